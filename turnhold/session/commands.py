@@ -1,0 +1,188 @@
+"""Commands: what callers ask of a Session, one model a signal.
+
+Imperative names. A command carries its payload flat beside its envelope, and the envelope is
+optional, so that a signal with the payload alone, sent by an operator's hand, is a command too
+(S-91). What a payload may say is validated here and nowhere else: the REST bodies derive from the
+payloads.
+"""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator, StringConstraints
+from pydantic_core import PydanticCustomError, to_json
+
+from turnhold.session import ids, limits
+from turnhold.session.creation import NewSession
+from turnhold.session.model import Answer
+from turnhold.session.values import Content, Origin, Record, is_empty
+
+IdempotencyKey = Annotated[
+    str, StringConstraints(min_length=1, max_length=limits.IDEMPOTENCY_KEY_CHARS, pattern=r"^[\x20-\x7e]+$")
+]
+
+
+def _not_empty(content: Content) -> Content:
+    if is_empty(content):
+        raise PydanticCustomError("empty_input", "there is no text in it")
+    return content
+
+
+FullContent = Annotated[Content, AfterValidator(_not_empty)]
+"""Content with some text in it; anything else is `empty_input` (S-1)."""
+
+
+class Command(Record):
+    """The envelope: `request_id` names this attempt, the key and fingerprint make retries exact."""
+
+    operation: ClassVar[str]
+
+    request_id: Annotated[str, StringConstraints(pattern=r"^req_[0-9a-z]{8,64}$")] | None = None
+    idempotency_key: IdempotencyKey | None = None
+    fingerprint: str | None = None
+    caller: Origin = Origin()
+
+    @property
+    def target(self) -> str:
+        """What of the Session it acts on, beside the Session itself: a Turn, or nothing (S-3)."""
+        return ""
+
+
+class EnqueuePayload(Record):
+    input: FullContent
+
+
+class Enqueue(Command, EnqueuePayload):
+    """Admit a Turn (S-10, S-11)."""
+
+    operation = "enqueue"
+
+
+class SendPayload(Record):
+    content: FullContent
+    fallback: Literal["enqueue"] | None = None
+
+
+class Send(Command, SendPayload):
+    """Send a message to exactly this running Turn (S-30)."""
+
+    operation = "send"
+    turn_id: str
+
+    @property
+    def target(self) -> str:
+        return self.turn_id
+
+
+class Interrupt(Command):
+    """Stop that Turn (S-50); without `turn_id`, hold the whole Session (S-51)."""
+
+    operation = "interrupt"
+    turn_id: str | None = None
+
+    @property
+    def target(self) -> str:
+        return self.turn_id or ""
+
+
+class ResumePayload(Record):
+    hold_id: str
+
+
+class Resume(Command, ResumePayload):
+    """Release exactly one hold (S-52)."""
+
+    operation = "resume"
+
+
+class Close(Command):
+    """Take no more Turns, let the rest finish, close (S-53)."""
+
+    operation = "close"
+
+
+class Cancel(Command):
+    """Close at once (S-54)."""
+
+    operation = "cancel"
+
+
+class AnswerPayload(Record):
+    answer: Answer
+    response_id: Annotated[str, StringConstraints(min_length=1, max_length=255)] | None = None
+
+
+class AnswerAsk(Command, AnswerPayload):
+    """Answer a pending Ask (S-41)."""
+
+    operation = "answer"
+    turn_id: str
+    ask_id: str
+
+    @property
+    def target(self) -> str:
+        return self.ask_id
+
+
+class Spawn(Command):
+    """A running Turn starts another Session (S-70). Internal: only a host sends it.
+
+    `session` is resolved by the host; `epoch` and `turn_id` fence it; `independent` says that
+    nobody will own it. The idempotency key is the spawn key.
+    """
+
+    operation = "spawn"
+    turn_id: str
+    epoch: int
+    session_id: str
+    session: NewSession
+    independent: bool = False
+
+
+class SetOwnerState(Record):
+    """A snapshot of what an owner passes down: its holds, and how it ends. Internal.
+
+    The newest `version` wins; a snapshot is complete, so order, doubling and loss of older ones
+    do not matter.
+    """
+
+    owner_id: str
+    version: int
+    holds: tuple["InheritedHold", ...] = ()
+    mode: Literal["open", "close", "cancel"] = "open"
+    how: Literal["close", "cancel", "idle"] | None = None
+    acknowledge: bool = True
+
+
+class InheritedHold(Record):
+    id: str
+    session_id: str
+    placed_by: Origin = Origin()
+
+
+class OwnedClosed(Record):
+    """An owned Session tells its owner that it has closed. Internal."""
+
+    session_id: str
+    how: str
+
+
+class OwnerStateSeen(Record):
+    """An owned Session tells its owner which snapshot it has applied. Internal."""
+
+    session_id: str
+    version: int
+    closed: bool = False
+
+
+PUBLIC: dict[str, type[Command]] = {
+    command.operation: command for command in (Enqueue, Send, Interrupt, Resume, Close, Cancel, AnswerAsk)
+}
+"""The public signals by name."""
+
+
+def fingerprint(payload: Record) -> str:
+    """The digest of a validated payload: equal for every way of writing the same command (S-3)."""
+    return ids.digest(to_json(payload).decode("utf-8", "surrogatepass"))
+
+
+SetOwnerState.model_rebuild()

@@ -1,0 +1,60 @@
+"""What a Session is created with: resolved once, by the API or an owner, and never changed after."""
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, StringConstraints
+from pydantic_core import PydanticCustomError
+
+from turnhold.session import ids, limits
+from turnhold.session.values import Content, Origin, Record, Seconds, Timestamp
+
+StopDeadline = Annotated[Seconds, Field(ge=limits.STOP_DEADLINE_RANGE[0], le=limits.STOP_DEADLINE_RANGE[1])]
+
+
+class Config(Record):
+    """How a Session behaves; resolved when it is created, and never changed after.
+
+    Durations are seconds. An Agent's settings override these defaults, a creation overrides both;
+    an explicit `null` means none.
+    """
+
+    close_after_idle: Seconds | None = None
+    hibernate_after_idle: Seconds | None = 900
+    max_turn_duration: Seconds | None = None
+    stop_deadline: StopDeadline = 10
+    init_timeout: Seconds = 60
+    queue_limit: Annotated[int, Field(ge=1, le=limits.QUEUE_LIMIT, strict=True)] = limits.QUEUE_LIMIT
+
+
+def _metadata(pairs: dict[str, str]) -> dict[str, str]:
+    if len(pairs) > limits.METADATA_PAIRS:
+        raise PydanticCustomError("metadata", "at most 16 pairs")
+    for key, value in pairs.items():
+        if not 1 <= len(key) <= limits.METADATA_KEY_CHARS or len(value) > limits.METADATA_VALUE_CHARS:
+            raise PydanticCustomError("metadata", "a key has 1 to 64 characters, a value at most 512")
+    return pairs
+
+
+Metadata = Annotated[dict[str, str], AfterValidator(_metadata)]
+SessionKey = Annotated[str, StringConstraints(min_length=1, max_length=limits.SESSION_KEY_CHARS)]
+
+
+class NewSession(Record):
+    """What a Session is started with: resolved by whoever creates it (the API, or an owner)."""
+
+    agent: str
+    environment: str
+    seed: str
+    config: Config
+    key: str | None = None
+    metadata: Metadata = Field(default_factory=dict)
+    input: Content = ()
+    caller: Origin = Origin()
+    request_id: str
+    created_at: Timestamp
+    owner_id: str | None = None
+    root_id: str | None = None
+    depth: int = 1
+
+    def first_turn_id(self) -> str | None:
+        return ids.numbered("trn", self.seed, 1) if self.input else None

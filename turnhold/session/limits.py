@@ -1,0 +1,71 @@
+"""Every limit of a Session, its reason, and the wall it sits under.
+
+Temporal's own walls: 51,200 events or 50 MiB a run, 10,000 signals a run, 2 MiB a payload
+(what continue-as-new carries is one payload), 4 MiB a gRPC message.
+"""
+
+KIB = 1024
+MIB = 1024 * KIB
+
+# --- what a caller may send -------------------------------------------------------------------
+CONTENT_BYTES = 256 * KIB  # one input, message or response, encoded; far under the 2 MiB payload
+CONTENT_PARTS = 64
+SESSION_KEY_CHARS = 200  # a Keyword search attribute holds 255
+METADATA_PAIRS = 16
+METADATA_KEY_CHARS = 64
+METADATA_VALUE_CHARS = 512
+IDEMPOTENCY_KEY_CHARS = 255
+REQUEST_BODY_BYTES = 1 * MIB  # an input of 256 KiB, every character escaped, and its envelope
+
+# --- queue, holds, people ------------------------------------------------------------------------
+QUEUE_LIMIT = 1_000  # default and ceiling of `queue_limit`
+HOLDS = 100
+OPEN_MESSAGES = 100  # a Turn
+PENDING_ASKS = 10  # a Turn
+ASK_PROMPT_BYTES = 256 * KIB
+ASK_ANSWER_BYTES = 64 * KIB
+ASK_OPTIONS = 100
+ASK_OPTION_ID_BYTES = 128
+ASK_OPTION_LABEL_BYTES = 256
+ASK_OPTION_DESCRIPTION_BYTES = 2 * KIB
+ASK_TEXT_BYTES = 8 * KIB
+
+# --- what a handler may produce ------------------------------------------------------------------
+RESULT_BYTES = 256 * KIB
+STATE_BYTES = 256 * KIB  # the conversation's committed state
+TURN_OUTPUT_BYTES = 8 * MIB  # cumulative output and asks of one Turn, S-15
+OUTPUT_FRAGMENT_BYTES = 1 * MIB  # one fragment, encoded: it travels in one signal and is never split
+REPORT_BYTES = 256 * KIB  # what a host gathers before it sends a report early
+ERROR_MESSAGE_CHARS = 2_000
+
+# --- processes -------------------------------------------------------------------------------------
+FAILURES_BEFORE_HOLD = 3
+BACKOFF_SECONDS = (1.0, 2.0)  # after the first and the second counted failure in a row
+DISPATCH_SECONDS = 4.0  # schedule-to-start of a Turn's first dispatch: a live host polls within it
+ATTACH_SECONDS = 8.0  # the second try: pollers need this long to come back after an outage
+HEARTBEAT_TIMEOUT_SECONDS = 6.0
+HEARTBEAT_SECONDS = 2.0
+RUN_TURN_SECONDS = 30 * 86_400.0
+STOP_DEADLINE_RANGE = (0.1, 300.0)
+
+# --- ownership -------------------------------------------------------------------------------------
+MAX_DEPTH = 8
+OPEN_OWNED = 100
+
+# --- receipts ----------------------------------------------------------------------------------------
+RECEIPT_SECONDS = 24 * 3600  # an accepted command is remembered at least this long …
+RECEIPTS_KEPT = 2_000  # … and at least the last so many
+OUTCOME_SECONDS = 15 * 60  # every outcome can be read by its request ID at least this long
+RECEIPTS_MAX = 4_000  # keyed receipts younger than a day: past it new keyed commands get `session_busy`
+OUTCOMES_MAX = 2_000  # rejections and replays; past it the oldest go first
+
+# --- what a run carries into the next (one payload, 2 MiB) -----------------------------------------
+QUEUED_INPUT_BYTES = 768 * KIB  # inputs that wait or run; past it enqueue gets `session_busy`
+CARRIED_TIMELINE_BYTES = 256 * KIB  # the newest events; older ones end at `retained_after`
+CARRIED_TURNS_BYTES = 192 * KIB  # the newest settled Turns
+
+# --- pages -------------------------------------------------------------------------------------------
+PAGE_RECORDS = 1_000
+PAGE_BYTES = 1 * MIB
+TURN_PAGE = 100
+MAX_CURSOR = 2**53 - 1

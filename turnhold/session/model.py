@@ -1,0 +1,292 @@
+"""What a Session is made of: its configuration, records and serialisable state.
+
+Every record is frozen; a change is a new record in its container. So a snapshot of the state is
+a copy of its containers, and a command that goes wrong leaves nothing behind (`SessionState.fork`).
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from turnhold.session import ids
+from turnhold.session.creation import Config
+from turnhold.session.errors import Rejection
+from turnhold.session.steps import Step
+from turnhold.session.values import Content, Origin, Output, Record, Timestamp
+
+SessionStatus = Literal["open", "closing", "closed"]
+ClosedHow = Literal["close", "cancel", "idle", "terminated"]
+TurnStatus = Literal["queued", "running", "completed", "failed", "interrupted", "cancelled"]
+HoldKind = Literal["interrupt", "process_failed", "recovery_gap", "storage_pressure"]
+ProcessStatus = Literal["none", "starting", "live", "stopping"]
+
+
+class TurnError(Record):
+    """Why a Turn failed: a stable code, the exception's type and its message; never a traceback."""
+
+    code: str
+    type: str
+    message: str
+
+
+class Stop(Record):
+    """An accepted stop of the running Turn, or its passed deadline (`kind` is the Turn's later reason)."""
+
+    kind: Literal["interrupt", "session_interrupt", "turn_deadline_elapsed"]
+    accepted_at: Timestamp
+
+
+class Turn(Record):
+    """One admitted input and its single outcome."""
+
+    sequence: int
+    status: TurnStatus = "queued"
+    origin: Origin = Origin()
+    input: Content = ()
+    input_bytes: int = 0
+    created_at: Timestamp
+    started_at: Timestamp | None = None
+    ended_at: Timestamp | None = None
+    result: JsonValue = None
+    response: Output | None = None
+    error: TurnError | None = None
+    reason: str | None = None
+    output_bytes: int = 0
+    first_event: int = 0  # `turn.queued`: the Turn's output is looked for from here on
+    last_event: int | None = None
+    handler_registered: bool = False
+    returned: bool = False  # the host reported that the Turn's function returned
+    stop: Stop | None = None
+    messages_admitted: int = 0
+
+    @property
+    def settled(self) -> bool:
+        return self.status not in ("queued", "running")
+
+    @property
+    def accepts_messages(self) -> bool:
+        listening = self.handler_registered and not self.returned
+        return self.status == "running" and listening and self.stop is None
+
+
+class Message(Record):
+    """Text for one running Turn; kept while it is open."""
+
+    turn: int
+    content: Content
+    admitted_at: Timestamp
+    started: bool = False
+
+
+class Option(Record):
+    """One choice of an Ask."""
+
+    id: str
+    label: str
+    value: JsonValue = None
+    description: str | None = None
+
+
+class TextControl(Record):
+    type: Literal["text"] = "text"
+
+
+class ChoiceControl(Record):
+    type: Literal["choice"] = "choice"
+    options: tuple[Option, ...]
+    multiple: bool = False
+    allow_text: bool = False
+
+
+Control = Annotated[TextControl | ChoiceControl, Field(discriminator="type")]
+
+
+class Answer(Record):
+    """What a person answered: text, or selected option IDs (with a custom text where allowed)."""
+
+    text: str | None = None
+    selected: tuple[str, ...] | None = None
+
+
+class Ask(Record):
+    """A typed question from a running Turn to a person."""
+
+    turn: int
+    status: Literal["pending", "answered", "cancelled"] = "pending"
+    prompt: str
+    control: Control
+    answer: Answer | None = None
+    answered_by: Origin | None = None
+    response_id: str | None = None
+    created_at: Timestamp
+    expires_at: Timestamp | None = None
+    settled_at: Timestamp | None = None
+
+
+class Hold(Record):
+    """A reason why no Turn may start. `session_id` is the Session where it was placed."""
+
+    id: str
+    kind: HoldKind
+    session_id: str
+    placed_by: Origin = Origin()
+    created_at: Timestamp
+    inherited: bool = False  # placed at a living ancestor and released there
+
+
+class Process(Record):
+    """The live incarnation of the Agent, as far as the Session knows."""
+
+    epoch: int = 0
+    status: ProcessStatus = "none"
+    queue: str | None = None  # the task queue of its host
+    failures: int = 0  # counted failures in a row
+    retry_at: Timestamp | None = None  # the back-off's end
+    next_fact: int = 1  # the next number expected from this epoch's outbox
+    turns: int = 0  # Turns dispatched to it
+    stop_reason: str | None = None  # why it is stopping
+    recovery_reason: str | None = None  # what ended the last one; None before the first
+    since: Timestamp | None = None
+
+
+class Event(Record):
+    """One fact in the timeline. `data` is what `events.py` describes for its kind."""
+
+    sequence: int
+    created_at: Timestamp
+    kind: str
+    turn_id: str | None = None
+    data: dict[str, JsonValue]
+
+
+class Receipt(Record):
+    """An accepted command, in as few bytes as will answer its retry."""
+
+    request_id: str
+    operation: str
+    at: Timestamp
+    event_sequence: int
+    session_status: SessionStatus
+    turn: int | None = None
+    message: int | None = None
+    hold_id: str | None = None
+    ask_id: str | None = None
+    spawned: str | None = None  # the Session that a spawn made
+    key: str | None = None  # digest of caller, operation, target and idempotency key
+    fingerprint: str | None = None
+
+
+class Outcome(Record):
+    """What else a request ID may stand for: a rejection, or an exact retry of an accepted command."""
+
+    at: Timestamp
+    rejection: Rejection | None = None
+    replay_of: str | None = None
+
+
+class Owner(Record):
+    """The Session that owns this one, and what it last said of itself."""
+
+    session_id: str
+    version: int = 0
+    gone: bool = False  # it ended without saying so
+
+
+class Owned(Record):
+    """A Session that this one spawned (or, independent, only started)."""
+
+    session_id: str
+    agent: str
+    status: Literal["starting", "open", "closed"] = "starting"
+    independent: bool = False
+    key: str  # digest of the spawn key
+    fingerprint: str
+    acknowledged: int = 0  # the last `owner_state` version it has
+    mode: Literal["open", "close", "cancel"] = "open"
+    placed: tuple[str, ...] = ()  # interrupt holds that this Session placed on it
+
+
+class SessionState(BaseModel):
+    """Everything a Session knows: what a run hands to the next one.
+
+    Mutable only in its fields and containers, never in a record. `fork` gives a copy that can be
+    thrown away.
+    """
+
+    model_config = ConfigDict(extra="ignore")
+
+    # what it was created with
+    id: str
+    seed: str
+    agent: str
+    environment: str
+    key: str | None = None
+    metadata: dict[str, str] = Field(default_factory=dict)
+    config: Config
+    caller: Origin = Origin()
+    created_at: Timestamp
+    root_id: str
+    depth: int = 1
+    owner: Owner | None = None
+    deployment: str | None = None
+
+    # where it stands
+    status: SessionStatus = "open"
+    closed_how: ClosedHow | None = None
+    closing_how: ClosedHow | None = None
+    closed_at: Timestamp | None = None
+    last_activity_at: Timestamp
+    idle_since: Timestamp | None = None
+    hibernated: bool = False  # the idle clock's Process stop has been asked for
+    admission_tokens: int = 1
+    turns_admitted: int = 0
+    holds_placed: int = 0
+    messages_admitted: int = 0
+    commands_seen: int = 0
+    steps_issued: int = 0
+    owner_version: int = 0  # of the `owner_state` this Session sends to those it owns
+    committed: JsonValue = None  # the conversation's state, S-18
+    running: int | None = None
+    process: Process = Process()
+    last_sequence: int = 0
+    retained_after: int = 0
+
+    # containers
+    queue: list[int] = Field(default_factory=list[int])
+    turns: dict[int, Turn] = Field(default_factory=dict[int, Turn])
+    messages: dict[str, Message] = Field(default_factory=dict[str, Message])
+    asks: dict[str, Ask] = Field(default_factory=dict[str, Ask])
+    holds: dict[str, Hold] = Field(default_factory=dict[str, Hold])
+    owned: dict[str, Owned] = Field(default_factory=dict[str, Owned])
+    outstanding: dict[int, Step] = Field(default_factory=dict[int, Step])
+    receipts: dict[str, Receipt] = Field(default_factory=dict[str, Receipt])
+    keys: dict[str, str] = Field(default_factory=dict[str, str])
+    outcomes: dict[str, Outcome] = Field(default_factory=dict[str, Outcome])
+    timeline: list[Event] = Field(default_factory=list[Event])
+
+    def fork(self) -> "SessionState":
+        """A copy that shares the frozen records and nothing that can change."""
+        twin = self.model_copy()
+        for name in _CONTAINERS:
+            setattr(twin, name, getattr(self, name).copy())
+        return twin
+
+    def turn_id(self, sequence: int) -> str:
+        return ids.numbered("trn", self.seed, sequence)
+
+    def message_id(self, number: int) -> str:
+        return ids.numbered("msg", self.seed, number)
+
+    @property
+    def running_turn(self) -> Turn | None:
+        return None if self.running is None else self.turns[self.running]
+
+    @property
+    def held(self) -> bool:
+        return bool(self.holds)
+
+
+_CONTAINERS = (
+    *("queue", "turns", "messages", "asks", "holds", "owned"),
+    *("outstanding", "receipts", "keys", "outcomes", "timeline"),
+)

@@ -1,0 +1,121 @@
+"""Steps: what the machine asks the world to do.
+
+A step is issued once, stays outstanding in the state until its fact arrives, and is issued again
+by the next run of the workflow; whoever carries it out is idempotent by what it names. So a step
+is small: the call that a host receives is made of it when it is carried out (`Machine.call`).
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from turnhold.session.creation import NewSession
+from turnhold.session.values import Record
+
+
+class StartProcess(Record):
+    """Make a Process where a slot is free: fact `ProcessStarted` or `ProcessNotStarted`."""
+
+    kind: Literal["start_process"] = "start_process"
+    id: int
+    epoch: int
+
+
+class RunTurn(Record):
+    """Begin the Turn on its host, or attach to it: fact `TurnEnded` or `TurnUnreachable`.
+
+    `first` is true for the one dispatch of which it is certain that nothing can have begun
+    before; `attach` for the second look after a missed heartbeat.
+    """
+
+    kind: Literal["run_turn"] = "run_turn"
+    id: int
+    turn: int
+    epoch: int
+    queue: str
+    first: bool = True
+    attach: bool = False
+
+
+class StopTurn(Record):
+    """Interrupt the Turn's handler."""
+
+    kind: Literal["stop_turn"] = "stop_turn"
+    id: int
+    turn: int
+    epoch: int
+    queue: str
+    reason: str
+
+
+class StopProcess(Record):
+    """Throw the Process away; `abandon` does not wait for a handler that will not stop."""
+
+    kind: Literal["stop_process"] = "stop_process"
+    id: int
+    epoch: int
+    queue: str
+    reason: str
+    abandon: bool = False
+
+
+class DeliverMessage(Record):
+    kind: Literal["deliver_message"] = "deliver_message"
+    id: int
+    turn: int
+    epoch: int
+    queue: str
+    message_id: str
+
+
+class AnswerAsk(Record):
+    """Bring an Ask's answer, or its cancellation, to the waiting handler."""
+
+    kind: Literal["answer_ask"] = "answer_ask"
+    id: int
+    turn: int
+    epoch: int
+    queue: str
+    ask_id: str
+
+
+class StartOwned(Record):
+    """Start a Session that a Turn spawned (or, independent, only started)."""
+
+    kind: Literal["start_owned"] = "start_owned"
+    id: int
+    session_id: str
+    key: str  # digest of the spawn key
+    session: NewSession
+
+
+class SendOwnerState(Record):
+    """Tell an owned Session what holds and which end it inherits, as of `version`."""
+
+    kind: Literal["send_owner_state"] = "send_owner_state"
+    id: int
+    session_id: str
+    version: int
+
+
+class SendOwnedClosed(Record):
+    """Tell the owner that this Session has closed."""
+
+    kind: Literal["send_owned_closed"] = "send_owned_closed"
+    id: int
+    session_id: str
+    how: str
+
+
+Step = Annotated[
+    StartProcess
+    | RunTurn
+    | StopTurn
+    | StopProcess
+    | DeliverMessage
+    | AnswerAsk
+    | StartOwned
+    | SendOwnerState
+    | SendOwnedClosed,
+    Field(discriminator="kind"),
+]

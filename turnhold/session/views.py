@@ -1,0 +1,213 @@
+"""The public objects: what a caller sees of a Session, and how the one query asks for it.
+
+These are the REST objects themselves; the API adds nothing to them.
+"""
+
+from typing import Any, Literal
+
+from pydantic import Field, JsonValue
+
+from turnhold.session.creation import Config
+from turnhold.session.errors import Rejection
+from turnhold.session.model import (
+    Answer,
+    ClosedHow,
+    Control,
+    HoldKind,
+    ProcessStatus,
+    SessionStatus,
+    TurnError,
+    TurnStatus,
+)
+from turnhold.session.values import Content, Origin, Output, Record, Timestamp
+
+
+class HoldView(Record):
+    id: str
+    session_id: str
+    kind: HoldKind
+    can_release: bool
+    placed_by: Origin
+    created_at: Timestamp
+
+
+class ProcessView(Record):
+    epoch: int = 0
+    status: ProcessStatus = "none"
+    consecutive_failures: int = 0
+
+
+class Headroom(Record):
+    """What is left before each limit."""
+
+    history_events: int
+    history_bytes: int
+    signals: int
+    state_bytes: int
+
+
+class SessionShort(Record):
+    """A Session as lists show it: no holds, no process, no counts."""
+
+    id: str
+    agent: str
+    key: str | None = None
+    status: SessionStatus = "open"
+    closed_how: ClosedHow | None = None
+    deployment: str | None = None
+    parent_id: str | None = None
+    root_id: str
+    metadata: dict[str, str] = Field(default_factory=dict)
+    created_at: Timestamp
+    closed_at: Timestamp | None = None
+    last_activity_at: Timestamp
+
+
+class SessionListed(SessionShort):
+    """A row of the Session list; `held` and `asking` as the index last saw them."""
+
+    held: bool = False
+    asking: bool = False
+
+
+class SessionView(SessionShort):
+    config: Config
+    holds: tuple[HoldView, ...] = ()
+    running_turn_id: str | None = None
+    queued_turns: int = 0
+    turns_admitted: int = 0
+    admission_tokens: int = 1
+    process: ProcessView = ProcessView()
+    last_event_sequence: int = 0
+    retained_after: int = 0
+    headroom: Headroom | None = None
+
+
+class TurnView(Record):
+    """A Turn. `input` and `output` are null in lists; `output_bytes` counts what it wrote."""
+
+    id: str
+    session_id: str
+    sequence: int
+    status: TurnStatus
+    origin: Origin
+    input: Content | None = None
+    output: Output | None = None
+    output_bytes: int = 0
+    response: Output | None = None
+    result: JsonValue = None
+    error: TurnError | None = None
+    reason: str | None = None
+    accepts_messages: bool = False
+    stopping_since: Timestamp | None = None
+    created_at: Timestamp
+    started_at: Timestamp | None = None
+    ended_at: Timestamp | None = None
+
+
+class AskView(Record):
+    id: str
+    turn_id: str
+    status: Literal["pending", "answered", "cancelled"]
+    prompt: str
+    control: Control
+    answer: Answer | None = None
+    answered_by: Origin | None = None
+    created_at: Timestamp
+    settled_at: Timestamp | None = None
+
+
+class EventView(Record):
+    """One record of the timeline; `sequence` is the reconnect cursor."""
+
+    session_id: str
+    turn_id: str | None
+    sequence: int
+    created_at: Timestamp
+    kind: str
+    data: dict[str, JsonValue]
+
+
+class EventPage(Record):
+    """Retained events after a cursor. Events up to `retained_after` are no longer available."""
+
+    records: tuple[EventView, ...] = ()
+    next_after: int
+    has_more: bool = False
+    retained_after: int = 0
+
+
+class ReceiptView(Record):
+    """The recorded answer to one command. `replay` says that it answers an exact retry."""
+
+    request_id: str
+    status: Literal["accepted", "rejected", "pending"]
+    session_id: str
+    session_status: SessionStatus | None = None
+    event_sequence: int | None = None
+    operation: str | None = None
+    turn_id: str | None = None
+    sequence: int | None = None
+    message_id: str | None = None
+    hold_id: str | None = None
+    ask_id: str | None = None
+    spawned_id: str | None = None
+    replay: bool = False
+    rejection: Rejection | None = None
+
+
+# --- the one query ---------------------------------------------------------------------------------
+
+
+class PageRequest(Record):
+    """Events after `after`: at most `limit`, of these `kinds` (all when empty), of this Turn if named."""
+
+    after: int = 0
+    limit: int = 100
+    kinds: tuple[str, ...] = ()
+    turn_id: str | None = None
+
+
+class TurnsRequest(Record):
+    """Retained Turns after a sequence, in order, in one status if named, without input and output."""
+
+    after: int = 0
+    limit: int = 20
+    status: TurnStatus | None = None
+
+
+class Judge(Record):
+    """What would become of this command now? Nothing happens: for a Session that has ended (S-3)."""
+
+    operation: str
+    command: dict[str, Any]
+
+
+class ReadRequest(Record):
+    """Query `read`: everything that callers wait for at this moment, in one round trip."""
+
+    request_ids: tuple[str, ...] = ()
+    turn_ids: tuple[str, ...] = ()
+    pages: tuple[PageRequest, ...] = ()
+    turns: tuple[TurnsRequest, ...] = ()
+    asks: bool = False
+    session: bool = True
+    judge: Judge | None = None
+
+
+class ReadResult(Record):
+    """The answers, in the order of the request. A Turn or receipt that is not known is absent.
+
+    `turns_by_id` holds Turns with their output, unless it is larger than a page: then `output` is
+    null with `output_bytes` above zero, and is read from the events of the Turn (`first_event`).
+    """
+
+    session: SessionView
+    receipts: dict[str, ReceiptView] = Field(default_factory=dict)
+    turns_by_id: dict[str, TurnView] = Field(default_factory=dict)
+    pages: tuple[EventPage, ...] = ()
+    turns: tuple[tuple[TurnView, ...], ...] = ()
+    asks: tuple[AskView, ...] = ()
+    judged: ReceiptView | None = None
+    wake_at: Timestamp | None = None
+    working: bool = False  # a Turn runs or is about to: more events are likely soon

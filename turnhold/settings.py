@@ -1,0 +1,69 @@
+"""Our settings, all of them: `TURNHOLD_*` in the environment. Temporal's own come from `TEMPORAL_*`.
+
+The table in the README lists the same names; a test holds the two together.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+Role = Literal["workflow", "host"]
+CommaSeparated = Annotated[tuple[str, ...], NoDecode]
+
+
+class Settings(BaseSettings):
+    """Configuration of the API and worker processes. Durations are seconds."""
+
+    model_config = SettingsConfigDict(env_prefix="TURNHOLD_", env_ignore_empty=True, extra="ignore")
+
+    host: str = Field("127.0.0.1", description="address the API listens on")
+    port: int = Field(8080, ge=0, le=65_535, description="port the API listens on; 0 for any free one")
+    agents: CommaSeparated = Field((), description="modules that define Agents, comma-separated")
+    task_queue: str = Field("turnhold", min_length=1, description="task queue that Sessions live on")
+    store: str = Field("", description="where content and segments go (reserved; nothing is stored yet)")
+    metrics_port: int | None = Field(
+        None, ge=0, le=65_535, description="port of the worker's Prometheus metrics"
+    )
+    grace: float = Field(30, ge=0, description="how long a stopping worker lets running Turns go on")
+    max_processes: int = Field(100, ge=1, le=10_000, description="Processes a worker keeps at once")
+    roles: Annotated[tuple[Role, ...], NoDecode] = Field(
+        ("workflow", "host"), description="what a worker does: `workflow`, `host`, or both"
+    )
+    keys_file: Path | None = Field(
+        None, description="API keys (hashes only); without it the API serves loopback"
+    )
+    deployment: str = Field("", description="worker deployment name; with `TURNHOLD_BUILD_ID`")
+    build_id: str = Field("", description="worker build; with `TURNHOLD_DEPLOYMENT`")
+    receipt_timeout: float = Field(10, gt=0, le=60, description="how long the API waits for a receipt")
+    scratch: Path | None = Field(None, description="directory of the scripted Agent's `append` step")
+    dev: bool = Field(False, description="development mode: also loads the scripted Agent")
+
+    @field_validator("agents", "roles", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return (
+            tuple(part.strip() for part in value.split(",") if part.strip())
+            if isinstance(value, str)
+            else value
+        )
+
+    @model_validator(mode="after")
+    def _both_or_neither(self) -> "Settings":
+        if bool(self.deployment) != bool(self.build_id):
+            raise ValueError("TURNHOLD_DEPLOYMENT and TURNHOLD_BUILD_ID are set together or not at all")
+        if not self.roles:
+            raise ValueError("TURNHOLD_ROLES names no role")
+        return self
+
+    @property
+    def agent_modules(self) -> tuple[str, ...]:
+        """The modules to load: those named, and in development the scripted Agent's."""
+        extra = ("turnhold.scripted",) if self.dev and "turnhold.scripted" not in self.agents else ()
+        return (*self.agents, *extra)
+
+    @property
+    def deployment_name(self) -> str:
+        """`NAME:BUILD`, or `unversioned`."""
+        return f"{self.deployment}:{self.build_id}" if self.deployment else "unversioned"

@@ -1,0 +1,49 @@
+"""The names under which Sessions appear in Temporal: they are contracts, and never change."""
+
+WORKFLOW = "Session"
+QUERY_READ = "read"
+
+SIGNAL_REPORT = "report"
+SIGNAL_SPAWN = "spawn"
+SIGNAL_OWNER_STATE = "owner_state"
+SIGNAL_OWNER_STATE_SEEN = "owner_state_seen"
+SIGNAL_OWNED_CLOSED = "owned_closed"
+
+START_PROCESS = "start_process"
+RUN_TURN = "run_turn"
+STOP_TURN = "stop_turn"
+STOP_PROCESS = "stop_process"
+DELIVER_MESSAGE = "deliver_message"
+ANSWER_ASK = "answer_ask"
+
+MEMO_SESSION = "turnhold"
+"""Memo key: what creation decided (`gateway.Creation`), so that a retry needs no worker."""
+
+
+def host_queue(task_queue: str, host_id: str) -> str:
+    """The task queue that one host alone polls."""
+    return f"{task_queue}-host-{host_id}"
+
+
+ATTRIBUTE_AGENT = "TurnholdAgent"
+ATTRIBUTE_STATUS = "TurnholdStatus"
+ATTRIBUTE_KEY = "TurnholdKey"
+ATTRIBUTE_PARENT = "TurnholdParent"
+ATTRIBUTE_ROOT = "TurnholdRoot"
+ATTRIBUTE_ENVIRONMENT = "TurnholdEnvironment"
+ATTRIBUTE_HELD = "TurnholdHeld"
+ATTRIBUTE_ASKING = "TurnholdAsking"
+ATTRIBUTE_LAST_ACTIVITY = "TurnholdLastActivity"
+
+SEARCH_ATTRIBUTES = {
+    ATTRIBUTE_AGENT: "Keyword",
+    ATTRIBUTE_STATUS: "Keyword",
+    ATTRIBUTE_KEY: "Keyword",
+    ATTRIBUTE_PARENT: "Keyword",
+    ATTRIBUTE_ROOT: "Keyword",
+    ATTRIBUTE_ENVIRONMENT: "Keyword",
+    ATTRIBUTE_HELD: "Bool",
+    ATTRIBUTE_ASKING: "Bool",
+    ATTRIBUTE_LAST_ACTIVITY: "Datetime",
+}
+"""Name to Temporal type; `turnhold setup` registers them in the namespace."""
