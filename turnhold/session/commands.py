@@ -47,6 +47,12 @@ class Command(Record):
         return ""
 
 
+class Create(Command):
+    """The creation itself, as its receipt names it."""
+
+    operation = "create"
+
+
 class EnqueuePayload(Record):
     input: FullContent
 
@@ -138,40 +144,33 @@ class Spawn(Command):
     independent: bool = False
 
 
-class SetOwnerState(Record):
-    """A snapshot of what an owner passes down: its holds, and how it ends. Internal.
-
-    The newest `version` wins; a snapshot is complete, so order, doubling and loss of older ones
-    do not matter.
-    """
-
-    owner_id: str
-    version: int
-    holds: tuple["InheritedHold", ...] = ()
-    mode: Literal["open", "close", "cancel"] = "open"
-    how: Literal["close", "cancel", "idle"] | None = None
-    acknowledge: bool = True
-
-
 class InheritedHold(Record):
     id: str
     session_id: str
     placed_by: Origin = Origin()
 
 
-class OwnedClosed(Record):
-    """An owned Session tells its owner that it has closed. Internal."""
+class OwnerState(Record):
+    """Signal `owner_state`, a snapshot of what an owner passes down: its holds, and how it ends.
 
-    session_id: str
-    how: str
+    The newest `version` wins; a snapshot is complete, so order, doubling and loss of older ones
+    do not matter. `gone` says that the owner ended without saying so, and its holds with it.
+    """
 
-
-class OwnerStateSeen(Record):
-    """An owned Session tells its owner which snapshot it has applied. Internal."""
-
-    session_id: str
+    owner_id: str
     version: int
-    closed: bool = False
+    holds: tuple[InheritedHold, ...] = ()
+    mode: Literal["open", "close", "cancel"] = "open"
+    how: Literal["close", "cancel", "idle"] | None = None
+    gone: bool = False
+
+
+class OwnedReport(Record):
+    """Signal `owned`, an owned Session to its owner: the snapshot it has applied, and its end."""
+
+    session_id: str
+    version: int = 0
+    closed_how: str | None = None
 
 
 PUBLIC: dict[str, type[Command]] = {
@@ -183,6 +182,3 @@ PUBLIC: dict[str, type[Command]] = {
 def fingerprint(payload: Record) -> str:
     """The digest of a validated payload: equal for every way of writing the same command (S-3)."""
     return ids.digest(to_json(payload).decode("utf-8", "surrogatepass"))
-
-
-SetOwnerState.model_rebuild()

@@ -1,6 +1,7 @@
 """What a Session is created with: resolved once, by the API or an owner, and never changed after."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, StringConstraints
 from pydantic_core import PydanticCustomError
@@ -12,18 +13,32 @@ StopDeadline = Annotated[Seconds, Field(ge=limits.STOP_DEADLINE_RANGE[0], le=lim
 
 
 class Config(Record):
-    """How a Session behaves; resolved when it is created, and never changed after.
+    """How a Session behaves; resolved when it is created (`resolve`), and never changed after.
 
-    Durations are seconds. An Agent's settings override these defaults, a creation overrides both;
-    an explicit `null` means none.
+    Durations are seconds; `null` means none.
     """
 
     close_after_idle: Seconds | None = None
-    hibernate_after_idle: Seconds | None = 900
+    hibernate_after_idle: Seconds | None = None
     max_turn_duration: Seconds | None = None
     stop_deadline: StopDeadline = 10
     init_timeout: Seconds = 60
     queue_limit: Annotated[int, Field(ge=1, le=limits.QUEUE_LIMIT, strict=True)] = limits.QUEUE_LIMIT
+
+    @classmethod
+    def resolve(cls, *layers: "Config | Mapping[str, Any]") -> "Config":
+        """One Config of the defaults and of what each layer sets explicitly, the last one winning.
+
+        An explicit `null` is a setting; an omitted field is not.
+        """
+        resolved: dict[str, Any] = dict(_DEFAULTS)
+        for layer in layers:
+            resolved |= layer.model_dump(exclude_unset=True) if isinstance(layer, Config) else dict(layer)
+        return cls.model_validate(resolved)
+
+
+_DEFAULTS = {"hibernate_after_idle": 900}
+"""Defaults that are not `null`: an absent nullable field reads as `null`, in every record (`Record`)."""
 
 
 def _metadata(pairs: dict[str, str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field, JsonValue
 
 from turnhold.session.model import Answer, Control, TurnError
-from turnhold.session.values import Content, Origin, Output, Record, Response, Timestamp
+from turnhold.session.values import Compact, Content, Origin, Output, Record, Response, Timestamp
 
 # --- calls: Session to host ----------------------------------------------------------------------
 
@@ -29,7 +29,7 @@ class SessionInfo(Record):
     metadata: dict[str, str] = Field(default_factory=dict)
 
 
-class Recovery(Record):
+class Recovery(Compact):
     """Why a Process was made: the Session's first, or one to take an earlier one's place (S-20).
 
     `reason` is what ended the last one: `hibernated`, `worker_shutdown`, `host_gone`,

@@ -56,13 +56,13 @@ OPEN_OWNED = 100
 RECEIPT_SECONDS = 24 * 3600  # an accepted command is remembered at least this long …
 RECEIPTS_KEPT = 2_000  # … and at least the last so many
 OUTCOME_SECONDS = 15 * 60  # every outcome can be read by its request ID at least this long
-RECEIPTS_MAX = 4_000  # keyed receipts younger than a day: past it new keyed commands get `session_busy`
-OUTCOMES_MAX = 2_000  # rejections and replays; past it the oldest go first
+RECEIPTS_MAX = 2_500  # accepted commands that may not be forgotten yet: past it, `session_busy`
+OUTCOMES_MAX = 1_000  # rejections and replays; past it the oldest go first
 
 # --- what a run carries into the next (one payload, 2 MiB) -----------------------------------------
-QUEUED_INPUT_BYTES = 768 * KIB  # inputs that wait or run; past it enqueue gets `session_busy`
-CARRIED_TIMELINE_BYTES = 256 * KIB  # the newest events; older ones end at `retained_after`
-CARRIED_TURNS_BYTES = 192 * KIB  # the newest settled Turns
+QUEUED_BYTES = 640 * KIB  # Turns that wait or run; past it enqueue gets `session_busy`
+TURN_BYTES = 400  # what a queued Turn takes beside its input
+CARRIED_BYTES = 1_800 * KIB  # all of it: what the rest leaves goes to settled Turns and the timeline
 
 # --- pages -------------------------------------------------------------------------------------------
 PAGE_RECORDS = 1_000

@@ -6,18 +6,19 @@ a copy of its containers, and a command that goes wrong leaves nothing behind (`
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from turnhold.session import ids
 from turnhold.session.creation import Config
 from turnhold.session.errors import Rejection
 from turnhold.session.steps import Step
-from turnhold.session.values import Content, Origin, Output, Record, Timestamp
+from turnhold.session.values import Compact, Content, Origin, Output, Record, Timestamp
 
 SessionStatus = Literal["open", "closing", "closed"]
 ClosedHow = Literal["close", "cancel", "idle", "terminated"]
 TurnStatus = Literal["queued", "running", "completed", "failed", "interrupted", "cancelled"]
 HoldKind = Literal["interrupt", "process_failed", "recovery_gap", "storage_pressure"]
+StopKind = Literal["interrupt", "session_interrupt", "turn_deadline_elapsed"]
 ProcessStatus = Literal["none", "starting", "live", "stopping"]
 
 
@@ -32,7 +33,7 @@ class TurnError(Record):
 class Stop(Record):
     """An accepted stop of the running Turn, or its passed deadline (`kind` is the Turn's later reason)."""
 
-    kind: Literal["interrupt", "session_interrupt", "turn_deadline_elapsed"]
+    kind: StopKind
     accepted_at: Timestamp
 
 
@@ -78,7 +79,7 @@ class Message(Record):
     started: bool = False
 
 
-class Option(Record):
+class Option(Compact):
     """One choice of an Ask."""
 
     id: str
@@ -101,7 +102,7 @@ class ChoiceControl(Record):
 Control = Annotated[TextControl | ChoiceControl, Field(discriminator="type")]
 
 
-class Answer(Record):
+class Answer(Compact):
     """What a person answered: text, or selected option IDs (with a custom text where allowed)."""
 
     text: str | None = None
@@ -118,6 +119,7 @@ class Ask(Record):
     answer: Answer | None = None
     answered_by: Origin | None = None
     response_id: str | None = None
+    reason: str | None = None  # why it was cancelled
     created_at: Timestamp
     expires_at: Timestamp | None = None
     settled_at: Timestamp | None = None
@@ -188,7 +190,8 @@ class Owner(Record):
     """The Session that owns this one, and what it last said of itself."""
 
     session_id: str
-    version: int = 0
+    version: int = 0  # of the snapshot applied last
+    told: int = 0  # the version it was told of last
     gone: bool = False  # it ended without saying so
 
 
@@ -201,8 +204,7 @@ class Owned(Record):
     independent: bool = False
     key: str  # digest of the spawn key
     fingerprint: str
-    acknowledged: int = 0  # the last `owner_state` version it has
-    mode: Literal["open", "close", "cancel"] = "open"
+    acknowledged: int = 0  # the newest `owner_state` version it has applied
     placed: tuple[str, ...] = ()  # interrupt holds that this Session placed on it
 
 
@@ -237,7 +239,6 @@ class SessionState(BaseModel):
     closed_at: Timestamp | None = None
     last_activity_at: Timestamp
     idle_since: Timestamp | None = None
-    hibernated: bool = False  # the idle clock's Process stop has been asked for
     admission_tokens: int = 1
     turns_admitted: int = 0
     holds_placed: int = 0
@@ -260,9 +261,15 @@ class SessionState(BaseModel):
     owned: dict[str, Owned] = Field(default_factory=dict[str, Owned])
     outstanding: dict[int, Step] = Field(default_factory=dict[int, Step])
     receipts: dict[str, Receipt] = Field(default_factory=dict[str, Receipt])
-    keys: dict[str, str] = Field(default_factory=dict[str, str])
+    keys: dict[str, str] = Field(default_factory=dict[str, str], exclude=True)
     outcomes: dict[str, Outcome] = Field(default_factory=dict[str, Outcome])
     timeline: list[Event] = Field(default_factory=list[Event])
+
+    @model_validator(mode="after")
+    def _index_keys(self) -> "SessionState":
+        """The receipts say it all: the index of their keys is not carried."""
+        self.keys = {r.key: r.request_id for r in self.receipts.values() if r.key is not None}
+        return self
 
     def fork(self) -> "SessionState":
         """A copy that shares the frozen records and nothing that can change."""

@@ -98,13 +98,14 @@ class SendOwnerState(Record):
     version: int
 
 
-class SendOwnedClosed(Record):
-    """Tell the owner that this Session has closed."""
+class TellOwner(Record):
+    """Tell the owner which snapshot this Session has applied and, once it is, that it has closed."""
 
-    kind: Literal["send_owned_closed"] = "send_owned_closed"
+    kind: Literal["tell_owner"] = "tell_owner"
     id: int
     session_id: str
-    how: str
+    version: int
+    closed_how: str | None = None
 
 
 Step = Annotated[
@@ -116,6 +117,10 @@ Step = Annotated[
     | AnswerAsk
     | StartOwned
     | SendOwnerState
-    | SendOwnedClosed,
+    | TellOwner,
     Field(discriminator="kind"),
 ]
+
+Failure = Literal["not_taken", "refused", "suspected", "lost"]
+"""Why a step could not be carried out: nobody took it within its schedule-to-start; the host has no
+such Process; a heartbeat was missed; or anything else that leaves its fate unknown."""

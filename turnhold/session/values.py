@@ -13,7 +13,9 @@ from pydantic import (
     Field,
     JsonValue,
     PlainSerializer,
+    SerializerFunctionWrapHandler,
     TypeAdapter,
+    model_serializer,
 )
 from pydantic_core import PydanticCustomError, to_json
 
@@ -21,13 +23,24 @@ from turnhold.session import limits
 
 
 class Record(BaseModel):
-    """A frozen fact. Fields are only ever added, with defaults; readers ignore what they do not know."""
+    """A frozen fact. Fields are only ever added, with defaults; readers ignore what they do not know.
+
+    A nullable field has no default but `null`: what is null does not travel.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     def but(self, **changes: Any) -> Self:
         """The same record with some fields changed."""
         return self.model_copy(update=changes)
+
+
+class Compact(Record):
+    """A record that leaves out what is null, in every JSON made of it."""
+
+    @model_serializer(mode="wrap")
+    def _without_null(self, handler: SerializerFunctionWrapHandler):  # pyright: ignore[reportUnknownParameterType]
+        return {name: value for name, value in handler(self).items() if value is not None}
 
 
 def milliseconds(moment: datetime) -> datetime:
@@ -40,7 +53,9 @@ def rfc3339(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
 
 
-Timestamp = Annotated[AwareDatetime, PlainSerializer(rfc3339, return_type=str, when_used="json")]
+Timestamp = Annotated[
+    AwareDatetime, AfterValidator(milliseconds), PlainSerializer(rfc3339, return_type=str, when_used="json")
+]
 """A moment: UTC, RFC 3339 with milliseconds and `Z` in JSON."""
 
 _ISO_DURATION = re.compile(
@@ -97,6 +112,11 @@ Part = Annotated[TextPart | JsonPart, Field(discriminator="type")]
 def encoded_bytes(value: Any) -> int:
     """How many bytes `value` takes as JSON."""
     return len(to_json(value))
+
+
+def part_bytes(part: TextPart | JsonPart) -> int:
+    """What a part counts towards a Turn's cumulative output: UTF-8 bytes (S-15)."""
+    return len(part.text.encode()) if isinstance(part, TextPart) else encoded_bytes(part.value)
 
 
 def _expand(value: Any) -> Any:

@@ -1,0 +1,85 @@
+"""The calls that a host receives, made of a step and the state at the moment it is carried out."""
+
+from turnhold.session import hosting, processes, steps
+from turnhold.session.model import SessionState
+
+
+def start_process(state: SessionState, step: steps.StartProcess) -> hosting.StartProcessCall:
+    owner = state.owner
+    return hosting.StartProcessCall(
+        session=hosting.SessionInfo(
+            id=state.id,
+            agent=state.agent,
+            environment=state.environment,
+            key=state.key,
+            parent_id=None if owner is None else owner.session_id,
+            root_id=state.root_id,
+            depth=state.depth,
+            metadata=state.metadata,
+        ),
+        epoch=step.epoch,
+        recovery=processes.recovery(state),
+        state=state.committed,
+        init_timeout=state.config.init_timeout,
+        stop_deadline=state.config.stop_deadline,
+    )
+
+
+def run_turn(state: SessionState, step: steps.RunTurn) -> hosting.RunTurnCall:
+    turn = state.turns[step.turn]
+    return hosting.RunTurnCall(
+        session_id=state.id,
+        epoch=step.epoch,
+        turn_id=state.turn_id(step.turn),
+        sequence=step.turn,
+        input=turn.input,
+        origin=turn.origin,
+        created_at=turn.created_at,
+        state=state.committed,
+        stop_deadline=state.config.stop_deadline,
+    )
+
+
+def stop_turn(state: SessionState, step: steps.StopTurn) -> hosting.StopTurnCall:
+    return hosting.StopTurnCall(
+        session_id=state.id, epoch=step.epoch, turn_id=state.turn_id(step.turn), reason=step.reason
+    )
+
+
+def stop_process(state: SessionState, step: steps.StopProcess) -> hosting.StopProcessCall:
+    return hosting.StopProcessCall(
+        session_id=state.id,
+        epoch=step.epoch,
+        reason=step.reason,
+        abandon=step.abandon,
+        stop_deadline=state.config.stop_deadline,
+    )
+
+
+def deliver_message(state: SessionState, step: steps.DeliverMessage) -> hosting.DeliverMessageCall | None:
+    """None when the message has been settled meanwhile: there is nothing to deliver."""
+    message = state.messages.get(step.message_id)
+    if message is None:
+        return None
+    return hosting.DeliverMessageCall(
+        session_id=state.id,
+        epoch=step.epoch,
+        turn_id=state.turn_id(step.turn),
+        message_id=step.message_id,
+        content=message.content,
+    )
+
+
+def answer_ask(state: SessionState, step: steps.AnswerAsk) -> hosting.AnswerAskCall | None:
+    ask = state.asks.get(step.ask_id)
+    if ask is None:
+        return None
+    return hosting.AnswerAskCall(
+        session_id=state.id,
+        epoch=step.epoch,
+        turn_id=state.turn_id(step.turn),
+        ask_id=step.ask_id,
+        answer=ask.answer,
+        answered_by=ask.answered_by,
+        reason=ask.reason,
+    )

@@ -1,0 +1,343 @@
+"""The session machine: commands, facts and time in; events and steps out.
+
+Pure and deterministic: no clock, no randomness, no I/O. It is the single writer of a Session's
+queue, holds and timeline. Whatever it is given is judged on a fork of the state, which is kept
+whole or thrown away whole.
+"""
+
+import logging
+from collections.abc import Callable, Collection
+from datetime import datetime
+
+from turnhold.session import (
+    clock,
+    commands,
+    controls,
+    hosting,
+    ids,
+    inheritance,
+    ownership,
+    people,
+    processes,
+    reading,
+    receipts,
+    reports,
+    steps,
+    timeline,
+    turns,
+)
+from turnhold.session.creation import NewSession
+from turnhold.session.errors import Refused, Rejection
+from turnhold.session.model import Owner, SessionState
+from turnhold.session.transaction import Effect, Transaction
+from turnhold.session.values import milliseconds
+from turnhold.session.views import Judge, ReadRequest, ReadResult, ReceiptView
+
+Handler = Callable[[Transaction, commands.Command], Effect]
+
+NOT_YET = frozenset({"send", "interrupt", "cancel", "answer", "spawn"})
+"""Operations that are registered, and rejected `not_implemented` until they are released."""
+
+
+class Machine:
+    """One Session.
+
+    Args:
+        state: where it stands; owned by the machine from now on.
+        withheld: operations to reject as `not_implemented`.
+        log: where a bug is reported; the Session goes on without what met it.
+    """
+
+    def __init__(
+        self,
+        state: SessionState,
+        *,
+        withheld: frozenset[str] = NOT_YET,
+        log: logging.Logger | logging.LoggerAdapter[logging.Logger] | None = None,
+    ) -> None:
+        self.state = state
+        self.issued: list[steps.Step] = []
+        self.dropped: list[int] = []
+        self._withheld = withheld
+        self._log = log or logging.getLogger(__name__)
+
+    @classmethod
+    def begin(
+        cls,
+        session_id: str,
+        new: NewSession,
+        now: datetime,
+        *,
+        owner_state: commands.OwnerState | None = None,
+        withheld: frozenset[str] = NOT_YET,
+        log: logging.Logger | logging.LoggerAdapter[logging.Logger] | None = None,
+    ) -> "Machine":
+        """A new Session, with its first Turn if it has an input (S-1, S-5)."""
+        now = milliseconds(now)
+        state = SessionState(
+            id=session_id,
+            seed=new.seed,
+            agent=new.agent,
+            environment=new.environment,
+            key=new.key,
+            metadata=new.metadata,
+            config=new.config,
+            caller=new.caller,
+            created_at=new.created_at,
+            last_activity_at=new.created_at,
+            root_id=new.root_id or session_id,
+            depth=new.depth,
+            owner=Owner(session_id=new.owner_id) if new.owner_id else None,
+        )
+        machine = cls(state, withheld=withheld, log=log)
+
+        def create(tx: Transaction) -> None:
+            first = turns.admit(tx, new.input, new.caller) if new.input else None
+            sequence = tx.state.last_sequence
+            command = commands.Create(request_id=new.request_id, caller=new.caller)
+            receipts.record(tx, command, new.request_id, Effect(turn=first), sequence)
+            if owner_state is not None:
+                inheritance.inherit(tx, owner_state)
+
+        machine._apply(now, create)
+        return machine
+
+    # --- commands -------------------------------------------------------------------------------
+
+    def command(self, command: commands.Command, now: datetime) -> str:
+        """Judge a command, once for each request ID; answers the request ID (S-3)."""
+        now = milliseconds(now)
+        state = self.state
+        request_id = command.request_id
+        if request_id is None:
+            state.commands_seen += 1
+            request_id = ids.numbered("req", state.seed, state.commands_seen)
+        if request_id in state.receipts or request_id in state.outcomes:
+            return request_id
+        try:
+            first = receipts.first_receipt(state, command)
+            if first is not None:
+                receipts.record_outcome(state, request_id, now, replay_of=first.request_id)
+            else:
+                self._accept(command, request_id, now)
+        except Refused as refused:
+            receipts.record_outcome(self.state, request_id, now, rejection=refused.rejection())
+        except Exception:
+            self._log.exception("a command met a bug and was rejected: %s", command.operation)
+            bug = Rejection(code="internal_error", detail="The command could not be judged; nothing changed.")
+            receipts.record_outcome(self.state, request_id, now, rejection=bug)
+        return request_id
+
+    def _accept(self, command: commands.Command, request_id: str, now: datetime) -> None:
+        if command.operation in self._withheld:
+            raise Refused("not_implemented", f"`{command.operation}` is not available yet.")
+        tx = Transaction(self.state.fork(), now)
+        receipts.admit(tx.state, command, now)
+        effect = _judge(tx, command)
+        sequence = tx.state.last_sequence
+        clock.advance(tx)
+        receipts.record(tx, command, request_id, effect, sequence)
+        self._keep(tx)
+
+    def reject(self, request_id: str, rejection: Rejection, now: datetime) -> None:
+        """Record that a signal made no sense, where it at least named its request (S-91)."""
+        if request_id not in self.state.receipts and request_id not in self.state.outcomes:
+            receipts.record_outcome(self.state, request_id, milliseconds(now), rejection=rejection)
+
+    def judge(self, asked: Judge, now: datetime) -> ReceiptView:
+        """What would become of a command now; nothing happens."""
+        command = commands.PUBLIC[asked.operation].model_validate(asked.command)
+        trial = Machine(self.state.fork(), withheld=self._withheld, log=self._log)
+        request_id = trial.command(command, now)
+        view = reading.receipt(trial.state, request_id)
+        assert view is not None
+        return view
+
+    # --- facts ----------------------------------------------------------------------------------
+
+    def process_started(self, step_id: int, result: hosting.StartProcessResult, now: datetime) -> None:
+        def fact(tx: Transaction) -> None:
+            step = tx.finish(step_id)
+            if not isinstance(step, steps.StartProcess):
+                return
+            if result.status == "started":
+                processes.started(tx, step, result)
+            else:
+                at_once = result.status == "agent_not_found"
+                processes.not_started(tx, step, result.detail, at_once=at_once)
+
+        self._apply(now, fact)
+
+    def turn_ended(self, step_id: int, outcome: hosting.TurnOutcome, now: datetime) -> None:
+        def fact(tx: Transaction) -> None:
+            step = tx.finish(step_id)
+            if isinstance(step, steps.RunTurn):
+                reports.turn_ended(tx, step, outcome)
+
+        self._apply(now, fact)
+
+    def step_failed(self, step_id: int, how: steps.Failure, now: datetime) -> None:
+        """A step could not be carried out, for a reason of the host or of Temporal."""
+
+        def fact(tx: Transaction) -> None:
+            match tx.finish(step_id), how:
+                case steps.StartProcess() as step, _:
+                    processes.lost_while_starting(tx, step)
+                case steps.RunTurn() as step, "not_taken" | "refused":
+                    reports.turn_not_dispatched(tx, step)
+                case steps.RunTurn() as step, "suspected" if not step.attach:
+                    reports.turn_suspected(tx, step)
+                case steps.RunTurn() as step, _:
+                    reports.turn_lost(tx, step)
+                case step, _ if step is not None:
+                    _settle(tx, step)
+                case _:
+                    pass
+
+        self._apply(now, fact)
+
+    def step_done(self, step_id: int, now: datetime) -> None:
+        """A step that answers nothing has been carried out."""
+
+        def fact(tx: Transaction) -> None:
+            step = tx.finish(step_id)
+            if step is not None:
+                _settle(tx, step)
+
+        self._apply(now, fact)
+
+    def report(self, said: hosting.Report, now: datetime) -> None:
+        self._apply(now, lambda tx: reports.report(tx, said))
+
+    def cancelled(self, now: datetime) -> None:
+        """Temporal's own Cancel is a Session cancel (S-90)."""
+        self._apply(now, lambda tx: controls.cancel_at_once(tx, "cancel"))
+
+    def owner_said(self, said: commands.OwnerState, now: datetime) -> None:
+        self._apply(now, lambda tx: inheritance.inherit(tx, said))
+
+    def owned_said(self, said: commands.OwnedReport, now: datetime) -> None:
+        self._apply(now, lambda tx: ownership.owned_reported(tx, said))
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def tick(self, now: datetime) -> None:
+        self._apply(now, clock.tick)
+
+    def next_deadline(self) -> datetime | None:
+        """When to call `tick` next, if nothing else happens."""
+        return clock.next_deadline(self.state)
+
+    # --- the rest -------------------------------------------------------------------------------
+
+    def take(self) -> tuple[list[steps.Step], list[int]]:
+        """The steps issued, and the IDs of those dropped, since the last call."""
+        issued, dropped = self.issued, self.dropped
+        self.issued, self.dropped = [], []
+        return issued, dropped
+
+    def outstanding(self) -> list[steps.Step]:
+        """Every step whose fact is missing: what a new run carries out again."""
+        return list(self.state.outstanding.values())
+
+    @property
+    def finished(self) -> bool:
+        """Closed, and nothing is under way any more: the workflow may complete."""
+        state = self.state
+        starting = any(owned.status == "starting" for owned in state.owned.values())
+        return state.status == "closed" and not state.outstanding and not starting
+
+    def read(self, request: ReadRequest, now: datetime) -> ReadResult:
+        result = reading.read(self.state, request)
+        if request.judge is not None:
+            result = result.but(judged=self.judge(request.judge, now))
+        return result
+
+    def carry(self, begun: Collection[int]) -> SessionState:
+        """The state as the next run gets it, small enough for one payload.
+
+        `begun` are the outstanding steps that this run has handed to Temporal: a Turn among them
+        may have begun, so its next dispatch is no first one (S-13).
+        """
+        state = self.state.fork()
+        for step_id, step in state.outstanding.items():
+            if isinstance(step, steps.RunTurn) and step_id in begun:
+                state.outstanding[step_id] = step.but(first=False)
+        timeline.trim(state)
+        return state
+
+    def _apply(self, now: datetime, change: Callable[[Transaction], None]) -> None:
+        tx = Transaction(self.state.fork(), milliseconds(now))
+        try:
+            change(tx)
+            clock.advance(tx)
+        except Exception:
+            self._log.exception("a fact met a bug and was dropped")
+            return
+        self._keep(tx)
+
+    def _keep(self, tx: Transaction) -> None:
+        self.state = tx.state
+        self.issued = [step for step in self.issued + tx.issued if step.id not in tx.dropped]
+        self.dropped += tx.dropped
+
+
+def _judge(tx: Transaction, command: commands.Command) -> Effect:
+    match command:
+        case commands.Enqueue():
+            return _enqueue(tx, command)
+        case commands.Send():
+            return _send(tx, command)
+        case commands.Interrupt():
+            return controls.interrupt(tx, command)
+        case commands.Resume():
+            return controls.resume(tx, command)
+        case commands.Close():
+            return controls.close(tx, command)
+        case commands.Cancel():
+            return controls.cancel(tx, command)
+        case commands.AnswerAsk():
+            return _answer(tx, command)
+        case commands.Spawn():
+            return ownership.spawn(tx, command)
+        case _:
+            raise Refused("not_implemented", f"`{command.operation}` is not a command.")
+
+
+def _enqueue(tx: Transaction, command: commands.Enqueue) -> Effect:
+    ownership.authorize(tx.state, command.caller)
+    sequence = turns.admit(tx, command.input, command.caller)
+    tx.state.admission_tokens += 1
+    return Effect(turn=sequence)
+
+
+def _send(tx: Transaction, command: commands.Send) -> Effect:
+    """Deliver to exactly that Turn; the declared fallback is decided here, once (S-30)."""
+    state = tx.state
+    sequence = turns.find(state, command.turn_id)
+    turns.refuse_if_closed(state)
+    turn = state.turns.get(sequence)
+    if state.running == sequence and turn is not None and turn.accepts_messages:
+        return people.admit_message(tx, sequence, command)
+    if command.fallback == "enqueue":
+        made = turns.admit(tx, command.content, command.caller)
+        state.admission_tokens += 1
+        return Effect(turn=made)
+    if state.running == sequence:
+        raise Refused("turn_not_accepting_messages", f"Turn {command.turn_id} takes no messages.")
+    raise Refused("turn_not_running", f"Turn {command.turn_id} is not running.")
+
+
+def _answer(tx: Transaction, command: commands.AnswerAsk) -> Effect:
+    turns.find(tx.state, command.turn_id)
+    return people.answer(tx, command)
+
+
+def _settle(tx: Transaction, step: steps.Step) -> None:
+    match step:
+        case steps.StopProcess():
+            processes.stopped(tx, step)
+        case steps.StartOwned():
+            ownership.owned_started(tx, step)
+        case _:
+            pass

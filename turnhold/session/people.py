@@ -1,0 +1,179 @@
+"""Messages and Asks: what people say to the running Turn, and what it asks them."""
+
+from datetime import timedelta
+
+from pydantic_core import to_json
+
+from turnhold.session import commands, events, hosting, limits, steps
+from turnhold.session.errors import Refused
+from turnhold.session.model import Answer, Ask, ChoiceControl, Control, Message
+from turnhold.session.transaction import Effect, Transaction
+
+# --- messages -------------------------------------------------------------------------------------
+
+
+def admit_message(tx: Transaction, sequence: int, command: commands.Send) -> Effect:
+    """Admit a message to the running Turn, which takes messages (S-30, S-34)."""
+    state = tx.state
+    if sum(message.turn == sequence for message in state.messages.values()) >= limits.OPEN_MESSAGES:
+        raise Refused("message_limit", f"{limits.OPEN_MESSAGES} messages to this Turn are still open.")
+    state.messages_admitted += 1
+    number = state.messages_admitted
+    message_id = state.message_id(number)
+    state.messages[message_id] = Message(turn=sequence, content=command.content, admitted_at=tx.now)
+    tx.write(events.MessageAdmitted(message_id=message_id, content=command.content), sequence)
+    tx.issue(
+        steps.DeliverMessage,
+        turn=sequence,
+        epoch=state.process.epoch,
+        queue=state.process.queue,
+        message_id=message_id,
+    )
+    return Effect(turn=sequence, message=number)
+
+
+def message_started(tx: Transaction, fact: hosting.MessageStarted) -> None:
+    message = tx.state.messages.get(fact.message_id)
+    if message is not None and not message.started:
+        tx.state.messages[fact.message_id] = message.but(started=True)
+        tx.write(events.MessageStarted(message_id=fact.message_id), message.turn)
+
+
+def message_settled(tx: Transaction, fact: hosting.MessageSettled) -> None:
+    message = tx.state.messages.pop(fact.message_id, None)
+    if message is None:
+        return
+    if fact.reason is None:
+        tx.write(events.MessageDelivered(message_id=fact.message_id), message.turn)
+    else:
+        rejected = events.MessageRejected(message_id=fact.message_id, reason=fact.reason, detail=fact.detail)
+        tx.write(rejected, message.turn)
+
+
+def withdraw_messages(tx: Transaction, reason: str, *, started: bool = True) -> None:
+    """Reject every open message; one that had started has an unknown outcome, or is let be (S-33)."""
+    for message_id, message in list(tx.state.messages.items()):
+        if message.started and not started:
+            continue
+        del tx.state.messages[message_id]
+        outcome = "unknown" if message.started else None
+        rejected = events.MessageRejected(message_id=message_id, reason=reason, outcome=outcome)
+        tx.write(rejected, message.turn)
+
+
+# --- asks -----------------------------------------------------------------------------------------
+
+
+def create_ask(tx: Transaction, sequence: int, fact: hosting.AskCreated) -> None:
+    """Record a question; one asked by a Turn that is being stopped, or while closing, ends at once (S-42)."""
+    state = tx.state
+    if fact.ask_id in state.asks:
+        return
+    expires = None if fact.timeout is None else tx.now + timedelta(seconds=fact.timeout)
+    state.asks[fact.ask_id] = Ask(
+        turn=sequence,
+        prompt=fact.prompt,
+        control=fact.control,
+        created_at=tx.now,
+        expires_at=expires,
+    )
+    tx.write(events.AskCreated(ask_id=fact.ask_id, prompt=fact.prompt, control=fact.control), sequence)
+    stop = state.turns[sequence].stop
+    if stop is not None:
+        cancel_ask(tx, fact.ask_id, ask_reason(stop.kind))
+    elif state.status == "closing":
+        cancel_ask(tx, fact.ask_id, "close")
+
+
+def ask_reason(stop: str) -> str:
+    """Why a stop of this kind cancels an Ask."""
+    return {"session_interrupt": "interrupt", "turn_deadline_elapsed": "deadline"}.get(stop, stop)
+
+
+def pending_asks(tx: Transaction) -> list[str]:
+    return [ask_id for ask_id, ask in tx.state.asks.items() if ask.status == "pending"]
+
+
+def cancel_ask(tx: Transaction, ask_id: str, reason: str, *, tell_host: bool = True) -> None:
+    ask = tx.state.asks[ask_id]
+    tx.state.asks[ask_id] = ask.but(status="cancelled", reason=reason, settled_at=tx.now)
+    tx.write(events.AskCancelled(ask_id=ask_id, reason=reason), ask.turn)
+    if tell_host:
+        _tell_host(tx, ask, ask_id)
+
+
+def cancel_asks(tx: Transaction, reason: str, *, tell_host: bool = True) -> None:
+    for ask_id in pending_asks(tx):
+        cancel_ask(tx, ask_id, reason, tell_host=tell_host)
+
+
+def answer(tx: Transaction, command: commands.AnswerAsk) -> Effect:
+    """Settle a pending Ask with its first valid answer (S-41).
+
+    A retry with the same `response_id` and answer is accepted and changes nothing.
+    """
+    state = tx.state
+    ask = state.asks.get(command.ask_id)
+    if ask is None or state.turn_id(ask.turn) != command.turn_id:
+        raise Refused("ask_not_found", "This Turn has no such Ask.")
+    effect = Effect(turn=ask.turn, ask_id=command.ask_id)
+    if ask.status != "pending":
+        again = command.response_id is not None and command.response_id == ask.response_id
+        if ask.status == "answered" and again and _checked(ask.control, command.answer) == ask.answer:
+            return effect
+        raise Refused("ask_settled", f"This Ask is {ask.status} already.")
+    given = _checked(ask.control, command.answer)
+    state.asks[command.ask_id] = ask.but(
+        status="answered",
+        answer=given,
+        answered_by=command.caller,
+        response_id=command.response_id,
+        settled_at=tx.now,
+    )
+    tx.write(
+        events.AskAnswered(ask_id=command.ask_id, answer=given, answered_by=command.caller),
+        ask.turn,
+    )
+    _tell_host(tx, ask, command.ask_id)
+    return effect
+
+
+def _tell_host(tx: Transaction, ask: Ask, ask_id: str) -> None:
+    process = tx.state.process
+    if process.status == "live" and process.queue is not None:
+        tx.issue(steps.AnswerAsk, turn=ask.turn, epoch=process.epoch, queue=process.queue, ask_id=ask_id)
+
+
+def _checked(control: Control, answer: Answer) -> Answer:
+    """The answer as it is recorded, if the control allows it."""
+    if len(to_json(answer)) > limits.ASK_ANSWER_BYTES:
+        raise Refused("invalid_answer", "An answer has at most 65536 bytes.")
+    text = answer.text
+    if text is not None and len(text.encode("utf-8", "surrogatepass")) > limits.ASK_TEXT_BYTES:
+        raise Refused("invalid_answer", "A text has at most 8192 bytes.")
+    if isinstance(control, ChoiceControl):
+        return _checked_choice(control, answer)
+    if answer.selected is not None:
+        raise Refused("invalid_answer", "This Ask takes a text, no selection.")
+    if not text:
+        raise Refused("invalid_answer", "This Ask takes a text that is not empty.")
+    return Answer(text=text)
+
+
+def _checked_choice(control: ChoiceControl, answer: Answer) -> Answer:
+    declared = [option.id for option in control.options]
+    selected = list(answer.selected or ())
+    if answer.text is not None and not control.allow_text:
+        raise Refused("invalid_answer", "This Ask takes no text.")
+    unknown = [option for option in selected if option not in declared]
+    if unknown:
+        raise Refused("invalid_answer", f"This Ask has no option {unknown[0]!r}.")
+    if len(set(selected)) != len(selected):
+        raise Refused("invalid_answer", "An option is selected twice.")
+    if selected != [option for option in declared if option in selected]:
+        raise Refused("invalid_answer", "Selected options stand in the order in which they are declared.")
+    if len(selected) > 1 and not control.multiple:
+        raise Refused("invalid_answer", "This Ask takes one option.")
+    if not selected and not answer.text:
+        raise Refused("invalid_answer", "Select at least one option.")
+    return Answer(text=answer.text or None, selected=tuple(selected))

@@ -1,0 +1,173 @@
+"""The public objects, made of the state: what the one query answers."""
+
+from turnhold.session import clock, limits, timeline
+from turnhold.session.model import Receipt, SessionState, Turn
+from turnhold.session.values import OUTPUT, Output, merged
+from turnhold.session.views import (
+    AskView,
+    HoldView,
+    ProcessView,
+    ReadRequest,
+    ReadResult,
+    ReceiptView,
+    SessionView,
+    TurnsRequest,
+    TurnView,
+)
+
+
+def read(state: SessionState, request: ReadRequest) -> ReadResult:
+    """Everything asked for, as of now (S-63: reading changes nothing)."""
+    receipts = {r: view for r in request.request_ids if (view := receipt(state, r)) is not None}
+    turns = {t: view for t in request.turn_ids if (view := _turn_by_id(state, t)) is not None}
+    return ReadResult(
+        session=session(state),
+        receipts=receipts,
+        turns_by_id=turns,
+        pages=tuple(timeline.page(state, wanted) for wanted in request.pages),
+        turns=tuple(_turns(state, wanted) for wanted in request.turns),
+        asks=tuple(asks(state)) if request.asks else (),
+        working=not clock.is_idle(state) and state.status != "closed",
+    )
+
+
+def session(state: SessionState) -> SessionView:
+    process = state.process
+    return SessionView(
+        id=state.id,
+        agent=state.agent,
+        key=state.key,
+        status=state.status,
+        closed_how=state.closed_how,
+        deployment=state.deployment,
+        parent_id=None if state.owner is None else state.owner.session_id,
+        root_id=state.root_id,
+        metadata=state.metadata,
+        config=state.config,
+        created_at=state.created_at,
+        closed_at=state.closed_at,
+        last_activity_at=state.last_activity_at,
+        holds=tuple(
+            HoldView(
+                id=hold.id,
+                session_id=hold.session_id,
+                kind=hold.kind,
+                can_release=not hold.inherited or state.owner is None or state.owner.gone,
+                placed_by=hold.placed_by,
+                created_at=hold.created_at,
+            )
+            for hold in state.holds.values()
+        ),
+        running_turn_id=None if state.running is None else state.turn_id(state.running),
+        queued_turns=len(state.queue),
+        turns_admitted=state.turns_admitted,
+        admission_tokens=state.admission_tokens,
+        process=ProcessView(
+            epoch=process.epoch, status=process.status, consecutive_failures=process.failures
+        ),
+        last_event_sequence=state.last_sequence,
+        retained_after=state.retained_after,
+    )
+
+
+def turn(state: SessionState, record: Turn) -> TurnView:
+    """A Turn without its input and output, as lists show it."""
+    return TurnView(
+        id=state.turn_id(record.sequence),
+        session_id=state.id,
+        sequence=record.sequence,
+        status=record.status,
+        origin=record.origin,
+        output_bytes=record.output_bytes,
+        response=record.response,
+        result=record.result,
+        error=record.error,
+        reason=record.reason,
+        accepts_messages=record.accepts_messages,
+        stopping_since=record.stop.accepted_at if record.stop and not record.settled else None,
+        created_at=record.created_at,
+        started_at=record.started_at,
+        ended_at=record.ended_at,
+    )
+
+
+def _turn_by_id(state: SessionState, turn_id: str) -> TurnView | None:
+    record = next((t for n, t in state.turns.items() if state.turn_id(n) == turn_id), None)
+    if record is None:
+        return None
+    output = output_of(state, record) if record.output_bytes <= limits.PAGE_BYTES else None
+    return turn(state, record).but(input=record.input, output=output)
+
+
+def output_of(state: SessionState, record: Turn) -> Output:
+    """The Turn's retained output, normalised (S-15)."""
+    turn_id = state.turn_id(record.sequence)
+    first = max(record.first_event - state.retained_after - 1, 0)
+    last = record.last_event or state.last_sequence
+    parts = [
+        part
+        for event in state.timeline[first : max(last - state.retained_after, 0)]
+        if event.kind == "turn.output" and event.turn_id == turn_id
+        for part in OUTPUT.validate_python(event.data["content"])
+    ]
+    return merged(tuple(parts))
+
+
+def _turns(state: SessionState, request: TurnsRequest) -> tuple[TurnView, ...]:
+    found = (
+        record
+        for sequence, record in state.turns.items()
+        if sequence > request.after and request.status in (None, record.status)
+    )
+    ordered = sorted(found, key=lambda record: record.sequence)
+    return tuple(turn(state, record) for record in ordered[: request.limit])
+
+
+def asks(state: SessionState) -> list[AskView]:
+    return [
+        AskView(
+            id=ask_id,
+            turn_id=state.turn_id(ask.turn),
+            status=ask.status,
+            prompt=ask.prompt,
+            control=ask.control,
+            answer=ask.answer,
+            answered_by=ask.answered_by,
+            created_at=ask.created_at,
+            settled_at=ask.settled_at,
+        )
+        for ask_id, ask in state.asks.items()
+    ]
+
+
+def receipt(state: SessionState, request_id: str) -> ReceiptView | None:
+    """The outcome of a request: its own receipt, the first one of an exact retry, or a rejection."""
+    own = state.receipts.get(request_id)
+    if own is not None:
+        return _accepted(state, own)
+    outcome = state.outcomes.get(request_id)
+    if outcome is None:
+        return None
+    if outcome.rejection is not None:
+        return ReceiptView(
+            request_id=request_id, status="rejected", session_id=state.id, rejection=outcome.rejection
+        )
+    first = state.receipts.get(outcome.replay_of or "")
+    return None if first is None else _accepted(state, first).but(replay=True)
+
+
+def _accepted(state: SessionState, own: Receipt) -> ReceiptView:
+    return ReceiptView(
+        request_id=own.request_id,
+        status="accepted",
+        session_id=state.id,
+        session_status=own.session_status,
+        event_sequence=own.event_sequence,
+        operation=own.operation,
+        turn_id=None if own.turn is None else state.turn_id(own.turn),
+        sequence=own.turn if own.operation in ("create", "enqueue") else None,
+        message_id=None if own.message is None else state.message_id(own.message),
+        hold_id=own.hold_id,
+        ask_id=own.ask_id,
+        spawned_id=own.spawned,
+    )

@@ -1,0 +1,216 @@
+"""The Session workflow: a thin shell around the machine.
+
+It feeds the machine with signals, results and time, and carries out its steps with Temporal's
+primitives. It decides nothing. Handlers never await; every step runs in a task of its own, so
+that the main coroutine, which only waits for conditions, is the one place where Temporal's Cancel
+arrives.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import RawValue
+from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError, TimeoutType
+
+with workflow.unsafe.imports_passed_through():
+    from pydantic import ValidationError
+
+    from turnhold.session import commands, hosting, steps
+    from turnhold.session.carried import SessionInput
+    from turnhold.session.machine import Machine
+    from turnhold.session.views import ReadRequest, ReadResult
+    from turnhold.temporal import names
+    from workflows import activities, display
+    from workflows.incoming import Nonsense, command_of
+
+
+@workflow.defn(name=names.WORKFLOW)
+class Session:
+    """One continuing conversation with an Agent."""
+
+    @workflow.init
+    def __init__(self, given: SessionInput) -> None:
+        self._given = given
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._timers: dict[datetime, asyncio.Task[None]] = {}
+        self._shown: display.Shown | None = None
+        if given.new is not None:
+            self._machine = Machine.begin(
+                workflow.info().workflow_id,
+                given.new,
+                workflow.now(),
+                owner_state=given.owner_state,
+                log=workflow.logger,
+            )
+        elif given.state is not None:
+            self._machine = Machine(given.state, log=workflow.logger)
+        else:
+            raise ApplicationError("a Session starts with `new` or `state`", non_retryable=True)
+
+    @workflow.run
+    async def run(self, given: SessionInput) -> None:
+        self._machine.state.deployment = _deployment()
+        self._machine.take()
+        self._carry_out(self._machine.outstanding())
+        while True:
+            try:
+                await workflow.wait_condition(lambda: self._machine.finished or self._rolling_over)
+                break
+            except asyncio.CancelledError:
+                self._feed(self._machine.cancelled)
+        if not self._machine.finished:
+            workflow.continue_as_new(
+                given.model_copy(
+                    update={"new": None, "owner_state": None, "state": self._machine.carry(self._tasks)}
+                )
+            )
+
+    # --- signals --------------------------------------------------------------------------------
+
+    @workflow.signal
+    def enqueue(self, *payload: Any) -> None:
+        self._command(commands.Enqueue, payload)
+
+    @workflow.signal
+    def send(self, *payload: Any) -> None:
+        self._command(commands.Send, payload)
+
+    @workflow.signal
+    def interrupt(self, *payload: Any) -> None:
+        self._command(commands.Interrupt, payload)
+
+    @workflow.signal
+    def resume(self, *payload: Any) -> None:
+        self._command(commands.Resume, payload)
+
+    @workflow.signal
+    def close(self, *payload: Any) -> None:
+        self._command(commands.Close, payload)
+
+    @workflow.signal
+    def cancel(self, *payload: Any) -> None:
+        self._command(commands.Cancel, payload)
+
+    @workflow.signal
+    def answer(self, *payload: Any) -> None:
+        self._command(commands.AnswerAsk, payload)
+
+    @workflow.signal
+    def report(self, *payload: Any) -> None:
+        """A host reports facts of the running Turn."""
+        try:
+            said = hosting.Report.model_validate(payload[0] if payload else None)
+        except ValidationError:
+            workflow.logger.warning("dropped a report that makes no sense")
+            return
+        self._feed(lambda now: self._machine.report(said, now))
+
+    @workflow.signal(dynamic=True)
+    def unknown(self, name: str, _args: Sequence[RawValue]) -> None:
+        """A signal of any other name changes nothing, and is not kept (S-91)."""
+        workflow.logger.warning("dropped a signal of unknown name: %s", name)
+
+    def _command(self, model: type[commands.Command], payload: tuple[Any, ...]) -> None:
+        try:
+            command = command_of(model, payload)
+        except Nonsense as nonsense:
+            workflow.logger.warning("dropped a signal `%s`: %s", model.operation, nonsense)
+            if nonsense.request_id is not None:
+                self._machine.reject(nonsense.request_id, nonsense.rejection, workflow.now())
+            return
+        self._feed(lambda now: self._machine.command(command, now))
+
+    # --- the one query --------------------------------------------------------------------------
+
+    @workflow.query
+    def read(self, request: ReadRequest) -> ReadResult:
+        return self._machine.read(request, workflow.now())
+
+    # --- the machine, fed -----------------------------------------------------------------------
+
+    def _feed(self, give: Callable[[datetime], object]) -> None:
+        """Let the machine judge something, then do what it asks for."""
+        give(workflow.now())
+        issued, dropped = self._machine.take()
+        for step_id in dropped:
+            task = self._tasks.pop(step_id, None)
+            if task is not None:
+                task.cancel()
+        self._carry_out(issued)
+
+    def _carry_out(self, issued: list[steps.Step]) -> None:
+        """Start what the machine issued; while a roll-over is due, leave it to the next run."""
+        if not self._rolling_over:
+            for step in issued:
+                self._tasks[step.id] = asyncio.create_task(self._step(step), name=f"step {step.id}")
+            self._arm()
+        self._shown = display.show(self._machine.state, self._shown, workflow.now())
+
+    @property
+    def _rolling_over(self) -> bool:
+        info = workflow.info()
+        limit = self._given.events_per_run
+        return info.is_continue_as_new_suggested() or (
+            limit is not None and info.get_current_history_length() >= limit
+        )
+
+    async def _step(self, step: steps.Step) -> None:
+        """Carry a step out as an activity, and tell the machine what came of it."""
+        machine = self._machine
+        try:
+            result = await activities.execute(machine.state, step)
+        except asyncio.CancelledError:
+            return
+        except ActivityError as error:
+            if step.id in self._tasks:
+                failure = _failure(error)
+                workflow.logger.warning("step %s was not carried out: %s", step.kind, failure)
+                self._done(step, lambda now: machine.step_failed(step.id, failure, now))
+            return
+        match result:
+            case hosting.StartProcessResult():
+                self._done(step, lambda now: machine.process_started(step.id, result, now))
+            case hosting.TurnOutcome():
+                self._done(step, lambda now: machine.turn_ended(step.id, result, now))
+            case _:
+                self._done(step, lambda now: machine.step_done(step.id, now))
+
+    def _done(self, step: steps.Step, fact: Callable[[datetime], None]) -> None:
+        self._tasks.pop(step.id, None)
+        self._feed(fact)
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def _arm(self) -> None:
+        """Make sure that a timer fires by the machine's next deadline.
+
+        Timers are left alone once they run, and reused: a short Turn costs none.
+        """
+        due = self._machine.next_deadline()
+        if due is not None and not any(at <= due for at in self._timers):
+            self._timers[due] = asyncio.create_task(self._wake(due), name="timer")
+
+    async def _wake(self, due: datetime) -> None:
+        pause = max((due - workflow.now()).total_seconds(), 0.001)
+        await workflow.sleep(timedelta(seconds=pause), summary="Look again")
+        del self._timers[due]
+        self._feed(self._machine.tick)
+
+
+def _deployment() -> str:
+    version = workflow.info().get_current_deployment_version()
+    return "unversioned" if version is None else f"{version.deployment_name}:{version.build_id}"
+
+
+def _failure(error: ActivityError) -> steps.Failure:
+    cause = error.cause
+    if isinstance(cause, TimeoutError):
+        if cause.type == TimeoutType.SCHEDULE_TO_START:
+            return "not_taken"
+        return "suspected" if cause.type == TimeoutType.HEARTBEAT else "lost"
+    if isinstance(cause, ApplicationError) and cause.type == hosting.PROCESS_GONE:
+        return "refused"
+    return "lost"
