@@ -103,7 +103,7 @@ class JsonPart(Record):
     """Any JSON value, in output and responses."""
 
     type: Literal["json"] = "json"
-    value: JsonValue
+    value: JsonValue = None
 
 
 Part = Annotated[TextPart | JsonPart, Field(discriminator="type")]

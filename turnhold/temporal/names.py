@@ -16,7 +16,10 @@ DELIVER_MESSAGE = "deliver_message"
 ANSWER_ASK = "answer_ask"
 
 MEMO_SESSION = "turnhold"
-"""Memo key: what creation decided (`gateway.Creation`), so that a retry needs no worker."""
+"""Memo key: what creation decided (`creation.Creation`), so that a retry needs no worker."""
+
+MEMO_LATEST = "turnhold_latest"
+"""Memo key: what the workflow adds for lists (`creation.Latest`)."""
 
 
 def host_queue(task_queue: str, host_id: str) -> str:

@@ -1,0 +1,380 @@
+"""The gateway: Sessions as the API and hosts see them. Commands in, receipts and views out."""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from turnhold.session import ids, limits
+from turnhold.session.carried import SessionInput
+from turnhold.session.commands import PUBLIC, Command
+from turnhold.session.creation import NewSession
+from turnhold.session.hosting import Report
+from turnhold.session.values import OUTPUT, Output, merged
+from turnhold.session.views import (
+    Judge,
+    PageRequest,
+    ReadRequest,
+    ReadResult,
+    ReceiptView,
+    SessionView,
+    TurnsRequest,
+    TurnView,
+)
+from turnhold.temporal import listing, names, terminated
+from turnhold.temporal.calls import CALL_SECONDS, Calls, bounded
+from turnhold.temporal.creation import Creation
+from turnhold.temporal.failures import Ended, Failure
+from turnhold.temporal.reader import Readers
+from turnhold.temporal.watch import Mark
+
+READ_SECONDS = 2.0  # S-92: a read answers within it, or says that no worker does
+_POLLER_SECONDS = 60.0  # a poller seen longer ago than one long poll is gone
+_ALIVE = (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW)
+_EVENT_PAGE = limits.PAGE_RECORDS
+
+
+@dataclass(frozen=True)
+class Created:
+    """A Session as it was created; `replay`: by an earlier, equal request."""
+
+    session: SessionView
+    turn: TurnView | None
+    replay: bool = False
+
+
+class Gateway:
+    """All that is asked of Sessions, over one Temporal client.
+
+    Args:
+        client: with the shared plugin.
+        task_queue: where Sessions live.
+    """
+
+    def __init__(self, client: Client, task_queue: str) -> None:
+        self.client = client
+        self.task_queue = task_queue
+        self.on_command: Callable[[str], None] = lambda session_id: None
+        self._calls = Calls(client)
+        self._readers = Readers(self._query)
+
+    # --- creation -------------------------------------------------------------------------------
+
+    async def create(
+        self,
+        new: NewSession,
+        session_id: str,
+        *,
+        idempotency_key: str | None = None,
+        fingerprint: str | None = None,
+    ) -> Created:
+        """Start a Session: one call, which needs no worker (S-1, S-2, S-3).
+
+        `session_id` is what `creation.session_id` says.
+
+        Raises:
+            Failure: `session_key_conflict`, `idempotency_conflict` or `temporal_unavailable`.
+        """
+        made = Creation.of(new, session_id, idempotency_key, fingerprint)
+        try:
+            async with bounded(CALL_SECONDS, request_id=new.request_id):
+                await self.client.start_workflow(
+                    names.WORKFLOW,
+                    SessionInput(new=new),
+                    id=session_id,
+                    task_queue=self.task_queue,
+                    id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                    id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+                    memo={names.MEMO_SESSION: made},
+                    search_attributes=made.attributes(),
+                    static_summary=made.summary(),
+                )
+        except WorkflowAlreadyStartedError:
+            return await self._occupied(made, session_id, new)
+        except RPCError as error:
+            if error.status == RPCStatusCode.INVALID_ARGUMENT and "search attribute" in error.message:
+                raise Failure(
+                    "temporal_unavailable",
+                    "The Temporal namespace lacks the search attributes: `turnhold setup` registers them.",
+                ) from error
+            raise
+        return Created(made.session(session_id), made.turn(session_id, new.input))
+
+    async def _occupied(self, wanted: Creation, session_id: str, new: NewSession) -> Created:
+        """The ID is taken: by an equal request, by the same key with another body, or by another."""
+        first = await self._creation(session_id)
+        if first is None:
+            raise Failure("session_key_conflict", "This Session ID is taken.", session_id=session_id)
+        retried = wanted.idempotency_key is not None and (wanted.caller, wanted.idempotency_key) == (
+            first.caller,
+            first.idempotency_key,
+        )
+        if retried and wanted.fingerprint == first.fingerprint:
+            return Created(first.session(session_id), first.turn(session_id, new.input), replay=True)
+        if retried:
+            raise Failure(
+                "idempotency_conflict",
+                "This idempotency key was used for another body; use a fresh key for another Session.",
+                session_id=session_id,
+            )
+        raise Failure(
+            "session_key_conflict",
+            f"The key is taken by Session {session_id}.",
+            session_id=session_id,
+        )
+
+    async def _creation(self, session_id: str) -> Creation | None:
+        description = await self._calls.describe(session_id)
+        return await description.memo_value(names.MEMO_SESSION, None, type_hint=Creation)
+
+    # --- commands -------------------------------------------------------------------------------
+
+    async def command(self, session_id: str, command: Command, seconds: float) -> ReceiptView:
+        """Send a command and wait for its receipt, for at most `seconds` once it is durable.
+
+        The receipt is `pending` when no worker has answered by then (S-92).
+
+        Raises:
+            Failure: `session_not_found`, `session_busy`, `temporal_unavailable`; for a Session that
+                has ended also `worker_unavailable`, when nobody can tell whether it is a retry.
+        """
+        request_id = command.request_id or new_request_id()
+        command = command.but(request_id=request_id)
+        try:
+            await self._calls.signal(session_id, command.operation, command, request_id)
+        except Ended:
+            return await self._late(session_id, command)
+        self.on_command(session_id)
+        return await self._receipt(session_id, request_id, seconds)
+
+    async def _receipt(self, session_id: str, request_id: str, seconds: float) -> ReceiptView:
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + seconds
+        request = ReadRequest(request_ids=(request_id,))
+        pause = 0.02
+        while (left := deadline - clock()) > 0:
+            try:
+                found = (await self._readers.read(session_id, request, left)).receipts.get(request_id)
+                if found is None:
+                    found = await self._unjudged(session_id, request_id)
+            except Failure:
+                found = None
+            if found is not None:
+                return found
+            await asyncio.sleep(min(pause, max(deadline - clock(), 0)))
+            pause = min(pause * 2, 0.5)
+        return ReceiptView(request_id=request_id, status="pending", session_id=session_id)
+
+    async def _unjudged(self, session_id: str, request_id: str) -> ReceiptView | None:
+        """The receipt of a command that was acknowledged, but that its Session will never judge."""
+        if (await self._calls.describe(session_id)).status in _ALIVE:
+            return None
+        result = await self._readers.read(session_id, ReadRequest(request_ids=(request_id,)), READ_SECONDS)
+        return result.receipts.get(request_id) or terminated.rejected_as_closed(request_id, session_id)
+
+    async def _late(self, session_id: str, command: Command) -> ReceiptView:
+        """A command to a Session that has ended: a retry gets its receipt, all else the one outcome."""
+        judge = Judge(operation=command.operation, command=command.model_dump(mode="json"))
+        judged = (await self._readers.read(session_id, ReadRequest(judge=judge), READ_SECONDS)).judged
+        if judged is None or judged.replay:
+            return judged or terminated.rejected_as_closed(command.request_id or "", session_id)
+        code = judged.rejection.code if judged.rejection else None
+        if code == "idempotency_conflict":
+            return judged
+        label = command.operation if code in (None, "session_closed") else code.replace("_", "")
+        return judged.but(request_id=ids.closed_request(label, session_id))
+
+    async def receipt(self, session_id: str, request_id: str) -> ReceiptView:
+        """The outcome of a command, by the ID of its request.
+
+        Raises:
+            Failure: `receipt_not_found`, `session_not_found`, `worker_unavailable`, `temporal_unavailable`.
+        """
+        label = ids.closed_request_command(request_id, session_id, list(_CLOSED_LABELS))
+        result = await self.read(session_id, ReadRequest(request_ids=(request_id,)))
+        if label is not None:
+            return _self_described(label, request_id, result.session)
+        found = result.receipts.get(request_id)
+        if found is None and terminated.is_terminated(result.session):
+            found = await self._signalled(session_id, request_id)
+        if found is None:
+            raise Failure("receipt_not_found", f"There is no receipt of {request_id}.", session_id=session_id)
+        return found
+
+    async def _signalled(self, session_id: str, request_id: str) -> ReceiptView | None:
+        """Whether a terminated Session had this command in its history, though it never judged it."""
+        needle = f'"{request_id}"'.encode()
+        async with bounded(CALL_SECONDS, session_id):
+            async for event in self.client.get_workflow_handle(session_id).fetch_history_events():
+                signal = event.workflow_execution_signaled_event_attributes
+                if any(needle in payload.data for payload in signal.input.payloads):
+                    return terminated.rejected_as_closed(request_id, session_id)
+        return None
+
+    async def report(self, session_id: str, report: Report) -> bool:
+        """A host's facts for a Session; False when the Session is no more (S-26).
+
+        Raises:
+            Failure: it is not known whether the report was recorded: send it again.
+        """
+        try:
+            await self._calls.signal(session_id, names.SIGNAL_REPORT, report)
+        except Ended:
+            return False
+        except Failure as failure:
+            if failure.code == "session_not_found":
+                return False
+            raise
+        return True
+
+    # --- reads ----------------------------------------------------------------------------------
+
+    async def read(self, session_id: str, request: ReadRequest, seconds: float = READ_SECONDS) -> ReadResult:
+        """Everything asked for, as of now; coalesced with what others ask of the same Session.
+
+        Raises:
+            Failure: `session_not_found`, `worker_unavailable`, `temporal_unavailable`.
+        """
+        return await self._readers.read(session_id, request, seconds)
+
+    async def _query(self, session_id: str, request: ReadRequest) -> ReadResult:
+        queried = await self._calls.query(session_id, request)
+        if not queried.unclean:
+            return queried.result
+        description = await self._calls.describe(session_id)
+        return terminated.overlay(queried.result, description.close_time)
+
+    async def session(self, session_id: str) -> SessionView:
+        return (await self.read(session_id, ReadRequest())).session
+
+    async def turn(self, session_id: str, turn_id: str) -> TurnView:
+        """One Turn with its input and all of its retained output.
+
+        Raises:
+            Failure: as `read`, or `turn_not_found`.
+        """
+        result = await self.read(session_id, ReadRequest(turn_ids=(turn_id,)))
+        turn = result.turns_by_id.get(turn_id)
+        if turn is None:
+            raise Failure("turn_not_found", f"There is no Turn {turn_id}.", session_id=session_id)
+        if turn.output is None and turn.output_bytes > 0:
+            turn = turn.but(output=await self._output(session_id, turn_id))
+        return turn
+
+    async def _output(self, session_id: str, turn_id: str) -> Output:
+        """Output that is larger than a page, gathered from the Turn's events (S-15)."""
+        parts: list[Output] = []
+        after, more = 0, True
+        while more:
+            request = PageRequest(after=after, limit=_EVENT_PAGE, kinds=("turn.output",), turn_id=turn_id)
+            page = (await self.read(session_id, ReadRequest(pages=(request,)))).pages[0]
+            parts += [OUTPUT.validate_python(event.data["content"]) for event in page.records]
+            after, more = page.next_after, page.has_more and bool(page.records)
+        return merged(tuple(part for content in parts for part in content))
+
+    async def turns(self, session_id: str, wanted: TurnsRequest) -> tuple[TurnView, ...]:
+        """Retained Turns by sequence, without input and output."""
+        result = await self.read(session_id, ReadRequest(turns=(wanted,)))
+        if wanted.status is None or not terminated.is_terminated(result.session):
+            return result.turns[0]
+        # The workflow still knows its unfinished Turns as such: what they read as now is ours to tell.
+        found: list[TurnView] = []
+        after = wanted.after
+        while len(found) < wanted.limit:
+            request = TurnsRequest(after=after, limit=limits.TURN_PAGE)
+            page = (await self.read(session_id, ReadRequest(turns=(request,)))).turns[0]
+            if not page:
+                break
+            after = page[-1].sequence
+            found += [turn for turn in page if turn.status == wanted.status]
+        return tuple(found[: wanted.limit])
+
+    async def history(self, session_id: str, limit: int) -> list[TurnView]:
+        """The last `limit` settled Turns, oldest first, with input and output."""
+        session = await self.session(session_id)
+        waiting = session.queued_turns + (session.running_turn_id is not None)
+        after = max(session.turns_admitted - waiting - limit, 0)
+        request = TurnsRequest(after=after, limit=min(limit, limits.TURN_PAGE))
+        turns = await self.turns(session_id, request)
+        settled = [turn.id for turn in turns if turn.status not in ("queued", "running")]
+        return [await self.turn(session_id, turn_id) for turn_id in settled]
+
+    async def describe(self, session_id: str) -> WorkflowExecutionDescription:
+        """What Temporal itself knows: status, run, length of history. Needs no worker.
+
+        Raises:
+            Failure: `session_not_found` or `temporal_unavailable`.
+        """
+        return await self._calls.describe(session_id)
+
+    async def mark(self, session_id: str) -> Mark:
+        """Where the Session's run stands, for `Watcher`."""
+        description = await self._calls.describe(session_id)
+        return Mark(description.run_id, description.history_length)
+
+    async def list_sessions(
+        self, environment: str, wanted: listing.Filter, *, limit: int = 20, cursor: str | None = None
+    ) -> listing.SessionPage:
+        """A page of an environment's Sessions, the newest created first; it may lag by seconds.
+
+        Raises:
+            Failure: `invalid_request` for a bad cursor; `temporal_unavailable`.
+        """
+        return await listing.list_sessions(self.client, environment, wanted, limit, cursor)
+
+    async def worker_polls(self) -> bool:
+        """Whether a worker has asked for work on the Sessions' task queue lately.
+
+        Raises:
+            Failure: `temporal_unavailable`.
+        """
+        request = DescribeTaskQueueRequest(
+            namespace=self.client.namespace,
+            task_queue=TaskQueue(name=self.task_queue),
+            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+        )
+        async with bounded(CALL_SECONDS):
+            answer = await self.client.workflow_service.describe_task_queue(
+                request, timeout=timedelta(seconds=CALL_SECONDS)
+            )
+        now = datetime.now().astimezone().timestamp()
+        return any(now - p.last_access_time.ToSeconds() < _POLLER_SECONDS for p in answer.pollers)
+
+
+_CLOSED_LABELS = {
+    **dict.fromkeys(PUBLIC, "session_closed"),
+    **{code.replace("_", ""): code for code in ("turn_not_found", "ask_not_found", "hold_not_found")},
+}
+"""What the label in a self-describing request ID stands for: the rejection's code."""
+
+
+def _self_described(label: str, request_id: str, session: SessionView) -> ReceiptView:
+    if label in ("close", "cancel"):
+        return ReceiptView(
+            request_id=request_id,
+            status="accepted",
+            session_id=session.id,
+            session_status="closed",
+            event_sequence=session.last_event_sequence,
+            operation=label,
+        )
+    receipt = terminated.rejected_as_closed(request_id, session.id)
+    code = _CLOSED_LABELS[label]
+    if code == "session_closed" or receipt.rejection is None:
+        return receipt
+    return receipt.but(
+        rejection=receipt.rejection.model_copy(update={"code": code, "detail": "There is no such thing."})
+    )
+
+
+def new_request_id() -> str:
+    return f"req_{secrets.token_hex(12)}"
