@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
@@ -27,25 +28,31 @@ class Shown:
     settled: int
 
 
-def show(state: SessionState, before: Shown | None, now: datetime) -> Shown:
-    """Bring the search attributes up to date, and the details that the UI asks for.
+def at_start(created_at: datetime) -> Shown:
+    """What whoever starts a Session writes."""
+    return Shown(status="open", held=False, asking=False, active=created_at, settled=0)
 
-    The last activity is written with a Turn's end, and otherwise at most once a minute: an update
-    is an event in the history.
-    """
-    now_shown = Shown(
+
+def shown(state: SessionState) -> Shown:
+    """What the attributes say of this state; after a roll-over, what the last run wrote."""
+    return Shown(
         status=state.status,
         held=state.held,
         asking=any(ask.status == "pending" for ask in state.asks.values()),
         active=state.last_activity_at,
         settled=state.turns_admitted - len(state.queue) - (state.running is not None),
     )
+
+
+def show(state: SessionState, before: Shown) -> Shown:
+    """Bring the search attributes up to date, and the details that the UI asks for.
+
+    The last activity is written with a Turn's end, and otherwise at most once a minute: an update
+    is an event in the history.
+    """
+    now_shown = shown(state)
     workflow.set_current_details(details(state))
-    if before is None:
-        before = (
-            Shown(state.status, False, False, state.created_at, 0) if now_shown.settled == 0 else now_shown
-        )
-    updates: list[SearchAttributeUpdate] = []
+    updates: list[SearchAttributeUpdate[Any]] = []
     if now_shown.status != before.status:
         updates.append(_STATUS.value_set(now_shown.status))
     if now_shown.held != before.held:

@@ -1,6 +1,6 @@
 """Signals as they come: from the API, or from an operator's hand with anything in them (S-91)."""
 
-from typing import Any
+from typing import Any, cast
 
 from pydantic import ValidationError
 
@@ -43,5 +43,6 @@ def _rejection(error: ValidationError) -> Rejection:
 
 
 def _request_id(payload: Any) -> str | None:
-    named = payload.get("request_id") if isinstance(payload, dict) else None
+    fields = cast("dict[str, Any]", payload) if isinstance(payload, dict) else {}
+    named = fields.get("request_id")
     return named if isinstance(named, str) and ids.well_formed("req", named) else None

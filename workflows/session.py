@@ -36,8 +36,8 @@ class Session:
         self._given = given
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._timers: dict[datetime, asyncio.Task[None]] = {}
-        self._shown: display.Shown | None = None
         if given.new is not None:
+            self._shown = display.at_start(given.new.created_at)
             self._machine = Machine.begin(
                 workflow.info().workflow_id,
                 given.new,
@@ -46,15 +46,17 @@ class Session:
                 log=workflow.logger,
             )
         elif given.state is not None:
+            self._shown = display.shown(given.state)
             self._machine = Machine(given.state, log=workflow.logger)
         else:
             raise ApplicationError("a Session starts with `new` or `state`", non_retryable=True)
+        self._machine.state.deployment = _deployment()
 
     @workflow.run
     async def run(self, given: SessionInput) -> None:
-        self._machine.state.deployment = _deployment()
         self._machine.take()
-        self._carry_out(self._machine.outstanding())
+        # Signals of the first activation come before this and may have started some of them.
+        self._carry_out([s for s in self._machine.outstanding() if s.id not in self._tasks])
         while True:
             try:
                 await workflow.wait_condition(lambda: self._machine.finished or self._rolling_over)
@@ -147,7 +149,7 @@ class Session:
             for step in issued:
                 self._tasks[step.id] = asyncio.create_task(self._step(step), name=f"step {step.id}")
             self._arm()
-        self._shown = display.show(self._machine.state, self._shown, workflow.now())
+        self._shown = display.show(self._machine.state, self._shown)
 
     @property
     def _rolling_over(self) -> bool:
@@ -202,7 +204,9 @@ class Session:
 
 def _deployment() -> str:
     version = workflow.info().get_current_deployment_version()
-    return "unversioned" if version is None else f"{version.deployment_name}:{version.build_id}"
+    if version is None or not version.deployment_name:
+        return "unversioned"
+    return f"{version.deployment_name}:{version.build_id}"
 
 
 def _failure(error: ActivityError) -> steps.Failure:

@@ -121,7 +121,7 @@ class EventView(Record):
     """One record of the timeline; `sequence` is the reconnect cursor."""
 
     session_id: str
-    turn_id: str | None
+    turn_id: str | None = None
     sequence: int
     created_at: Timestamp
     kind: str

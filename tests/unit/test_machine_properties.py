@@ -1,0 +1,401 @@
+"""Whatever callers, hosts and time do, in whatever order: the rules hold."""
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tests.unit.driver import TERMINAL, World
+from turnhold.session import commands, hosting, steps
+from turnhold.session.model import Answer, Event, TextControl, TurnError
+from turnhold.session.values import Origin, TextPart
+from turnhold.session.views import ReceiptView
+
+
+class Observer:
+    """Reads the timeline as any follower does, and believes nothing else."""
+
+    def __init__(self) -> None:
+        self.seen: list[Event] = []
+        self.status: dict[str, str] = {}
+        self.order: list[str] = []
+        self.holds: set[str] = set()
+        self.closed = False
+        self.open_messages: dict[str, str] = {}
+        self.open_asks: dict[str, str] = {}
+        self.epochs: dict[str, int] = {}
+
+    def follow(self, timeline: list[Event]) -> None:
+        for event in timeline:
+            if self.seen and event.sequence <= self.seen[-1].sequence:
+                assert event == self.seen[event.sequence - 1], "history was rewritten"
+                continue
+            assert event.sequence == len(self.seen) + 1, "S-80: a gap in the sequence"
+            assert not self.closed, "S-80: session.closed is the last event"
+            self.seen.append(event)
+            self._check(event)
+
+    def _check(self, event: Event) -> None:
+        kind, turn = event.kind, event.turn_id
+        if turn is not None:
+            self._check_turn(kind, turn, event.data)
+        elif kind == "session.interrupt":
+            self.holds.add(event.data["hold_id"])
+        elif kind == "session.process_failed" and event.data["hold_id"]:
+            self.holds.add(event.data["hold_id"])
+        elif kind == "session.resume":
+            assert event.data["hold_id"] in self.holds, "S-52: a hold is released once"
+            self.holds.remove(event.data["hold_id"])
+        elif kind == "session.process_stopped" and event.data["reason"] == "host_gone":
+            for running in [t for t, s in self.status.items() if s == "running"]:
+                self.status[running] = "queued"  # S-13: back to the front
+        elif kind == "session.closed":
+            self.closed = True
+            unsettled = [t for t, s in self.status.items() if s in ("queued", "running")]
+            assert not unsettled, "a closed Session has settled its Turns"
+
+    def _check_turn(self, kind: str, turn: str, data: dict[str, Any]) -> None:
+        before = self.status.get(turn)
+        assert before not in TERMINAL, f"S-16: {kind} after the Turn's end"
+        if kind == "turn.queued":
+            assert before is None
+            assert data["sequence"] == len(self.status) + 1, "Turns are numbered as they are admitted"
+            self.status[turn] = "queued"
+        elif kind == "turn.running":
+            assert before in ("queued", "running")
+            others = [t for t, s in self.status.items() if s == "running" and t != turn]
+            assert not others, "S-10: one Turn at a time"
+            assert not self.holds, "S-57: no turn.running under a hold"
+            if turn not in self.order:
+                self.order.append(turn)
+            if turn in self.epochs:
+                assert data["process_epoch"] > self.epochs[turn], "S-13: only in a newer Process"
+            self.epochs[turn] = data["process_epoch"]
+            self.status[turn] = "running"
+        elif kind in TERMINAL:
+            assert turn not in self.open_messages.values(), "S-33: an open message behind a Turn's end"
+            assert turn not in self.open_asks.values(), "a pending Ask behind a Turn's end"
+            if kind in ("turn.completed", "turn.failed"):
+                assert before == "running"
+            self.status[turn] = kind
+        elif kind == "message.admitted":
+            self.open_messages[data["message_id"]] = turn
+        elif kind in ("message.delivered", "message.rejected"):
+            assert self.open_messages.pop(data["message_id"]) == turn
+        elif kind == "ask.created":
+            self.open_asks[data["ask_id"]] = turn
+        elif kind in ("ask.answered", "ask.cancelled"):
+            assert self.open_asks.pop(data["ask_id"]) == turn, "S-41: an Ask is settled once"
+        else:
+            assert before == "running", f"{kind} of a Turn that does not run"
+
+
+class SessionMachine(RuleBasedStateMachine):
+    """Random commands, facts, losses, roll-overs and time."""
+
+    @initialize(
+        text=st.sampled_from(["", "work"]),
+        close=st.sampled_from([None, 30]),
+        hibernate=st.sampled_from([None, 10]),
+        duration=st.sampled_from([None, 20]),
+        queue_limit=st.sampled_from([3, 1000]),
+    )
+    def begin(
+        self, text: str, close: int | None, hibernate: int | None, duration: int | None, queue_limit: int
+    ) -> None:
+        self.world = World(
+            text,
+            close_after_idle=close,
+            hibernate_after_idle=hibernate,
+            max_turn_duration=duration,
+            stop_deadline=5,
+            queue_limit=queue_limit,
+        )
+        self.observer = Observer()
+        self.receipts: dict[str, ReceiptView] = {}
+        self.given: list[commands.Command] = []
+        self.tokens = 1
+        self.asked = 0
+        self.messages: list[str] = []
+        if text:
+            self.world.start()
+
+    def _give(self, command: commands.Command) -> ReceiptView:
+        assert command.request_id is not None
+        before = self.world.state.last_sequence
+        receipt = self.world.give(command)
+        self.receipts[command.request_id] = receipt
+        self.given.append(command)
+        if receipt.status == "rejected":
+            assert self.world.state.last_sequence == before, "a rejection changes nothing"
+        elif not receipt.replay and command.operation == "enqueue":
+            self.tokens += 1
+        return receipt
+
+    # --- callers --------------------------------------------------------------------------------
+
+    @rule(key=st.sampled_from([None, "a", "b"]), text=st.sampled_from(["one", "two"]))
+    def enqueue(self, key: str | None, text: str) -> None:
+        command = commands.Enqueue(
+            request_id=self.world.request_id(),
+            idempotency_key=key,
+            fingerprint=text if key else None,
+            input=(TextPart(text=text),),
+        )
+        earlier = [
+            c
+            for c in self.given
+            if key and c.idempotency_key == key and self.receipts[c.request_id or ""].status == "accepted"
+        ]
+        receipt = self._give(command)
+        if earlier:
+            if earlier[0].fingerprint == text:
+                first = self.receipts[earlier[0].request_id or ""]
+                assert receipt == first.but(replay=True), "S-3: an exact retry answers the first receipt"
+            else:
+                assert receipt.rejection is not None
+                assert receipt.rejection.code == "idempotency_conflict"
+
+    @rule(data=st.data())
+    def repeat(self, data: st.DataObject) -> None:
+        """The same signal delivered twice changes nothing."""
+        if not self.given:
+            return
+        command = data.draw(st.sampled_from(self.given))
+        before = self.world.state.last_sequence
+        self.world.give(command)
+        assert self.world.state.last_sequence == before
+
+    @rule(data=st.data(), fallback=st.sampled_from([None, "enqueue"]))
+    def send(self, data: st.DataObject, fallback: Any) -> None:
+        turn = data.draw(st.integers(1, max(self.world.state.turns_admitted, 1)))
+        command = commands.Send(
+            request_id=self.world.request_id(),
+            turn_id=self.world.state.turn_id(turn),
+            content=(TextPart(text="note"),),
+            fallback=fallback,
+        )
+        receipt = self._give(command)
+        if receipt.message_id:
+            self.messages.append(receipt.message_id)
+        elif receipt.status == "accepted":
+            self.tokens += 1
+
+    @rule(data=st.data())
+    def interrupt_turn(self, data: st.DataObject) -> None:
+        turn = data.draw(st.integers(1, max(self.world.state.turns_admitted, 1)))
+        runs = self.world.state.running == turn
+        receipt = self._give(
+            commands.Interrupt(request_id=self.world.request_id(), turn_id=self.world.state.turn_id(turn))
+        )
+        assert (receipt.status == "accepted") == runs
+
+    @rule()
+    def interrupt_session(self) -> None:
+        is_open = self.world.state.status == "open" and len(self.world.state.holds) < 100
+        receipt = self._give(commands.Interrupt(request_id=self.world.request_id()))
+        assert (receipt.status == "accepted") == is_open
+
+    @rule(data=st.data())
+    def resume(self, data: st.DataObject) -> None:
+        holds = [*self.world.state.holds, "hld_nothinghere"]
+        hold_id = data.draw(st.sampled_from(holds))
+        receipt = self._give(commands.Resume(request_id=self.world.request_id(), hold_id=hold_id))
+        if hold_id != "hld_nothinghere":
+            assert receipt.status == "accepted"
+            assert hold_id not in self.world.state.holds
+
+    @precondition(lambda self: len(self.given) > 8)
+    @rule()
+    def close(self) -> None:
+        assert self._give(commands.Close(request_id=self.world.request_id())).status == "accepted"
+        held = self.world.state.holds
+        assert not (held and self.world.state.queue), "S-53: close does not wait on a hold"
+
+    @precondition(lambda self: len(self.given) > 12)
+    @rule()
+    def cancel(self) -> None:
+        assert self._give(commands.Cancel(request_id=self.world.request_id())).status == "accepted"
+        assert self.world.state.status == "closed"
+
+    @rule(data=st.data(), text=st.sampled_from(["yes", ""]))
+    def answer(self, data: st.DataObject, text: str) -> None:
+        asks = list(self.world.state.asks)
+        if not asks:
+            return
+        ask_id = data.draw(st.sampled_from(asks))
+        ask = self.world.state.asks[ask_id]
+        receipt = self._give(
+            commands.AnswerAsk(
+                request_id=self.world.request_id(),
+                turn_id=self.world.state.turn_id(ask.turn),
+                ask_id=ask_id,
+                answer=Answer(text=text),
+                caller=Origin(kind="api_key", id="someone"),
+            )
+        )
+        assert (receipt.status == "accepted") == (ask.status == "pending" and text == "yes")
+
+    # --- hosts and Temporal -----------------------------------------------------------------------
+
+    @rule(data=st.data())
+    def settle_a_step(self, data: st.DataObject) -> None:
+        outstanding = self.world.machine.outstanding()
+        if not outstanding:
+            return
+        step = data.draw(st.sampled_from(outstanding))
+        machine, now = self.world.machine, self.world.now
+        match step:
+            case steps.StartProcess():
+                status = data.draw(st.sampled_from(["started"] * 4 + ["init_failed", "lost"]))
+                if status == "lost":
+                    machine.step_failed(step.id, "suspected", now)
+                else:
+                    result = {"status": status, "queue": "host", "deployment": "unversioned"}
+                    machine.process_started(
+                        step.id, hosting.StartProcessResult.model_validate(result), now
+                    )
+            case steps.RunTurn():
+                self._settle_turn(step, data)
+            case _:
+                if data.draw(st.booleans()):
+                    machine.step_done(step.id, now)
+                else:
+                    machine.step_failed(step.id, "not_taken", now)
+
+    def _settle_turn(self, step: steps.RunTurn, data: st.DataObject) -> None:
+        world = self.world
+        how = data.draw(
+            st.sampled_from(
+                ["completed"] * 3
+                + ["failed", "stopped", "died", "not_taken", "refused", "suspected", "lost"]
+            )
+        )
+        if how in ("not_taken", "refused", "suspected", "lost"):
+            world.machine.step_failed(step.id, how, world.now)
+            return
+        process = data.draw(st.sampled_from(["live", "live", "worker_shutdown"]))
+        world.machine.turn_ended(
+            step.id,
+            hosting.TurnOutcome(
+                epoch=step.epoch,
+                turn_id=world.state.turn_id(step.turn),
+                first=world.state.process.next_fact,
+                facts=(hosting.OutputWritten(content=(TextPart(text="end"),)),),
+                how=how,
+                error=TurnError(code="handler_failed", type="E", message="m") if how == "failed" else None,
+                state={"turn": step.turn},
+                process=process,
+            ),
+            world.now,
+        )
+
+    @precondition(lambda self: self.world.state.running is not None)
+    @rule()
+    def listen(self) -> None:
+        """The running Turn takes messages, and somebody sends one."""
+        self.world.say(hosting.HandlerRegistered())
+        running = self.world.state.running
+        assert running is not None
+        receipt = self.world.send(running)
+        if receipt.message_id:
+            self.messages.append(receipt.message_id)
+
+    @precondition(lambda self: self.world.state.process.status == "live")
+    @rule(
+        data=st.data(),
+        stale=st.booleans(),
+        back=st.integers(0, 2),
+        what=st.sampled_from(["output", "handler", "ask", "start", "deliver", "reject", "return", "gone"]),
+    )
+    def report(self, data: st.DataObject, stale: bool, back: int, what: str) -> None:
+        state = self.world.state
+        message = data.draw(st.sampled_from(self.messages)) if self.messages else "msg_none"
+        self.asked += 1
+        fact: Any = {
+            "output": hosting.OutputWritten(content=(TextPart(text="x"),)),
+            "handler": hosting.HandlerRegistered(),
+            "ask": hosting.AskCreated(
+                ask_id=f"ask_{self.asked:08d}", prompt="?", control=TextControl(), timeout=7
+            ),
+            "start": hosting.MessageStarted(message_id=message),
+            "deliver": hosting.MessageSettled(message_id=message),
+            "reject": hosting.MessageSettled(message_id=message, reason="no"),
+            "return": hosting.FunctionReturned(),
+            "gone": hosting.ProcessGone(reason="worker_shutdown"),
+        }[what]
+        before = state.last_sequence
+        first = max(state.process.next_fact - back, 1)
+        self.world.say(fact, first=first, epoch=state.process.epoch - 1 if stale else None)
+        if stale or first < state.process.next_fact:
+            assert self.world.state.last_sequence == before, "S-16: a late or repeated fact is dropped"
+
+    @rule(seconds=st.sampled_from([0.5, 1, 3, 11, 40]))
+    def wait(self, seconds: float) -> None:
+        self.world.wait(seconds)
+
+    @rule(begun=st.booleans())
+    def roll_over(self, begun: bool) -> None:
+        before = self.world.state.last_sequence
+        self.world.roll_over(None if begun else [])
+        assert self.world.state.last_sequence == before
+
+    # --- the rules --------------------------------------------------------------------------------
+
+    @invariant()
+    def the_rules_hold(self) -> None:
+        self.observer.follow(self.world.state.timeline)
+        self._the_session_agrees_with_its_timeline()
+        for request_id, receipt in self.receipts.items():
+            assert self.world.receipt(request_id) == receipt, "S-3: receipts never change"
+        self._there_is_always_a_way_on()
+
+    def _the_session_agrees_with_its_timeline(self) -> None:
+        state = self.world.state
+        assert state.closed_how is None or self.observer.closed
+        if state.status != "closed":
+            assert set(state.holds) == self.observer.holds
+        else:
+            assert not state.holds
+        assert state.admission_tokens == self.tokens, "S-5"
+        runs = [t for t, s in self.observer.status.items() if s == "running"]
+        assert runs == ([] if state.running is None else [state.turn_id(state.running)])
+        assert [state.turn_id(n) for n in state.queue] == [
+            t for t, s in self.observer.status.items() if s == "queued"
+        ], "S-10: first in, first out"
+        assert self.observer.order == sorted(
+            self.observer.order, key=list(self.observer.status).index
+        ), "S-10: dispatched in the order of admission"
+
+    def _there_is_always_a_way_on(self) -> None:
+        """A Session that is not idle has a step under way, or a moment at which it looks again."""
+        state = self.world.state
+        if state.status == "closed" or not (state.running or (state.queue and not state.holds)):
+            return
+        assert state.outstanding or self.world.machine.next_deadline() is not None
+
+    def teardown(self) -> None:
+        """Wherever it stands, a cancel and its steps' ends finish it."""
+        if not hasattr(self, "world"):
+            return
+        self.world.cancel()
+        for _ in range(1000):
+            outstanding = self.world.machine.outstanding()
+            if not outstanding:
+                break
+            self.world.machine.step_done(outstanding[0].id, self.world.now)
+        assert self.world.machine.finished
+        self.observer.follow(self.world.state.timeline)
+        assert self.observer.closed
+
+
+TestSessionMachine = SessionMachine.TestCase
+TestSessionMachine.settings = settings(
+    max_examples=150,
+    stateful_step_count=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+pytestmark = pytest.mark.timeout(300)
