@@ -14,7 +14,8 @@ never left.
 import asyncio
 import ipaddress
 import math
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
@@ -260,7 +261,7 @@ class Client:
         after: int = 0,
         kinds: Sequence[str] = (),
         on_lost: Callable[[TurnholdError], None] | None = None,
-    ) -> AsyncIterator[EventView | Gap]:
+    ) -> AsyncGenerator[EventView | Gap]:
         """Every retained event after a sequence, exactly once, as it happens (S-81).
 
         Ends when the Session has ended. A connection that breaks is made again from the last
@@ -274,17 +275,18 @@ class Client:
         position, connected, failures = after, False, 0
         while True:
             try:
-                async for item in self._connection(session_id, position, kinds):
-                    connected, failures = True, 0
-                    if isinstance(item, Gap):
-                        if item.retained_after > position:
-                            position = item.retained_after
+                async with aclosing(self._connection(session_id, position, kinds)) as connection:
+                    async for item in connection:
+                        connected, failures = True, 0
+                        if isinstance(item, Gap):
+                            if item.retained_after > position:
+                                position = item.retained_after
+                                yield item
+                        elif item.sequence > position:
+                            position = item.sequence
                             yield item
-                    elif item.sequence > position:
-                        position = item.sequence
-                        yield item
-                        if item.kind == "session.closed":
-                            return
+                            if item.kind == "session.closed":
+                                return
                 if await self._has_ended(session_id, position, kinds):
                     return
                 lost: TurnholdError = Unreachable("the stream ended early")
@@ -303,7 +305,7 @@ class Client:
 
     async def _connection(
         self, session_id: str, after: int, kinds: Sequence[str]
-    ) -> AsyncIterator[EventView | Gap]:
+    ) -> AsyncGenerator[EventView | Gap]:
         try:
             async with self._http.sse(
                 _path(session_id, "events"),

@@ -12,13 +12,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from turnhold.cli import guard
+from turnhold.cli.outcome import CommandFailed
 
 _PORTS = range(20_000, 32_000)  # below the range that systems hand out for outgoing connections
 _LOOPBACK = "127.0.0.1"
 _LOG_TAIL = 15
 
 
-class StackError(Exception):
+class StackError(CommandFailed):
     """The stack cannot start or go on. The message is for people: one line, perhaps a log's end."""
 
 

@@ -18,8 +18,10 @@ from types import TracebackType
 from typing import IO, Self
 
 import httpx2
+from pydantic import ValidationError
 
 from turnhold.cli.children import Child, StackError, free_port, is_free, stop_all
+from turnhold.cli.outcome import USAGE, CommandFailed
 from turnhold.settings import Settings
 from turnhold.temporal.names import SEARCH_ATTRIBUTES
 
@@ -73,6 +75,7 @@ class Stack:
         self.plan = plan
         self.temporal: Child | None = None
         self.workers: list[Child] = []
+        self.ready = False
         self.api: Child | None = None
         self._lock: IO[str] | None = None
         self._workers_started = 0
@@ -98,7 +101,7 @@ class Stack:
 
     @property
     def ui_url(self) -> str | None:
-        return self._ui_port and f"http://{LOOPBACK}:{self._ui_port}"
+        return None if self._ui_port is None else f"http://{LOOPBACK}:{self._ui_port}"
 
     @property
     def scratch(self) -> Path:
@@ -124,6 +127,7 @@ class Stack:
             tell("API")
             self.start_api()
             self._await("the API", self._api_is_ready)
+            self.ready = True
         except BaseException:
             self.stop()
             raise
@@ -248,8 +252,8 @@ class Stack:
         url = f"http://{LOOPBACK}:{self._http_port}/api/v1/namespaces/{NAMESPACE}"
         if not http.get(url).is_success:
             return False
-        registered = http.get(f"{url}/search-attributes").json().get("customAttributes") or {}
-        return SEARCH_ATTRIBUTES.keys() <= registered.keys()
+        registered = http.get(f"{url}/search-attributes").text
+        return all(f'"{name}"' in registered for name in SEARCH_ATTRIBUTES)
 
     def _api_is_ready(self, http: httpx2.Client) -> bool:
         return http.get(f"{self.api_url}/readyz").is_success
@@ -293,24 +297,52 @@ def _port(wanted: int, option: str, taken: set[int]) -> int:
 # --- the applications beside the package -----------------------------------------------------------
 
 
+class BadSettings(CommandFailed):
+    """`TURNHOLD_*` in the environment make no sense. One clear line."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, USAGE)
+
+
 def run_worker() -> None:
-    """Runs the worker in this process until it is asked to stop, configured by the environment."""
+    """Runs the worker in this process until it is asked to stop, configured by the environment.
+
+    Raises:
+        BadSettings: see there.
+        StackError: the application is not installed.
+    """
+    settings = _settings()
     _find_agents_here()
     try:
         import worker
     except ModuleNotFoundError as error:
         raise _not_installed(error) from error
-    asyncio.run(worker.run(Settings()))  # pyright: ignore[reportCallIssue]
+    asyncio.run(worker.run(settings))
 
 
 def run_api() -> None:
-    """Runs the API in this process until it is asked to stop, configured by the environment."""
+    """Runs the API in this process until it is asked to stop, configured by the environment.
+
+    Raises:
+        BadSettings: see there.
+        StackError: the application is not installed.
+    """
+    settings = _settings()
     _find_agents_here()
     try:
         from api import app
     except ModuleNotFoundError as error:
         raise _not_installed(error) from error
-    asyncio.run(app.serve(Settings()))
+    asyncio.run(app.serve(settings))
+
+
+def _settings() -> Settings:
+    try:
+        return Settings()  # pyright: ignore[reportCallIssue]
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = "".join(f"TURNHOLD_{part!s}".upper() + ": " for part in first["loc"][:1])
+        raise BadSettings(f"{where}{first['msg'].removeprefix('Value error, ')}") from error
 
 
 def _find_agents_here() -> None:

@@ -1,0 +1,194 @@
+"""The program `turnhold`: its commands, and the one way out of all of them."""
+
+import contextlib
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from turnhold.cli import connection, outcome, output
+from turnhold.cli.connection import DEFAULT_URL, ApiKey, Json, Url
+from turnhold.cli.session import session_commands
+from turnhold.client import Client, Problem, Unreachable
+
+app = typer.Typer(
+    help="Durable agent sessions on Temporal.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(session_commands, name="session")
+key_commands = typer.Typer(help="API keys.", no_args_is_help=True)
+app.add_typer(key_commands, name="key")
+
+
+@app.command(epilog="Example: turnhold demo")
+def demo() -> None:
+    """Run a scripted conversation on an embedded stack and watch it happen. Takes seconds."""
+    from turnhold.cli.demo import run_demo
+
+    run_demo()
+
+
+@app.command(epilog="Example: TURNHOLD_AGENTS=my_agents turnhold dev --port 8080")
+def dev(
+    data: Annotated[Path, typer.Option(help="Folder that everything is kept in.")] = Path(".turnhold"),
+    port: Annotated[int, typer.Option(help="Port of the API; 0 for any free one.", min=0, max=65535)] = 8080,
+    temporal_port: Annotated[
+        int, typer.Option(help="Port of Temporal; 0 likewise.", min=0, max=65535)
+    ] = 7233,
+    ui_port: Annotated[
+        int, typer.Option(help="Port of the Temporal UI; 0 likewise.", min=0, max=65535)
+    ] = 8233,
+    workers: Annotated[int, typer.Option(help="Worker processes.", min=1, max=64)] = 1,
+) -> None:
+    """Run Temporal, workers and the API on this machine until Ctrl-C. What was done is kept."""
+    from turnhold.cli.dev import run_dev
+    from turnhold.cli.stack import Plan
+
+    settings = {name: value for name, value in os.environ.items() if name.startswith("TURNHOLD_")}
+    run_dev(Plan(data, True, port, temporal_port, ui_port, workers, settings))
+
+
+@app.command(epilog="Example: TEMPORAL_ADDRESS=temporal:7233 TURNHOLD_AGENTS=my_agents turnhold worker")
+def worker() -> None:
+    """Run a worker process, configured by TEMPORAL_* and TURNHOLD_*. SIGTERM stops it in order."""
+    from turnhold.cli.stack import run_worker
+
+    run_worker()
+
+
+@app.command(epilog="Example: TEMPORAL_ADDRESS=temporal:7233 TURNHOLD_PORT=8080 turnhold api")
+def api() -> None:
+    """Run an API process, configured by TEMPORAL_* and TURNHOLD_*. SIGTERM stops it in order."""
+    from turnhold.cli.stack import run_api
+
+    run_api()
+
+
+@app.command(epilog="Example: TEMPORAL_ADDRESS=temporal:7233 turnhold setup")
+def setup(as_json: Json = False) -> None:
+    """Register the search attributes in the Temporal namespace. May be run again."""
+    from turnhold.cli.register import register
+
+    namespace, registered, present = register()
+    if as_json:
+        output.document({"namespace": namespace, "registered": registered, "present": present})
+    elif registered:
+        output.say(f"Registered in namespace {namespace}: {', '.join(registered)}")
+    else:
+        output.say(f"Namespace {namespace} has all search attributes already.")
+
+
+@app.command(epilog="Example: turnhold agents")
+def agents(url: Url = DEFAULT_URL, api_key: ApiKey = None, as_json: Json = False) -> None:
+    """List the Agents of the deployment."""
+    found = connection.call(url, api_key, Client.agents)
+    if as_json:
+        output.document({"agents": found})
+        return
+    for agent in found:
+        output.say(agent.name)
+
+
+@key_commands.command("new", epilog="Example: turnhold key new ci --keys-file keys.json")
+def key_new(
+    name: Annotated[str, typer.Argument(help="Who will use it; shows as the caller.")],
+    keys_file: Annotated[
+        Path, typer.Option(envvar="TURNHOLD_KEYS_FILE", help="The file that the API reads.")
+    ],
+    environment: Annotated[str, typer.Option(help="The tenant whose Sessions it sees.")] = "default",
+    permission: Annotated[
+        list[str] | None, typer.Option(help="What it may do; may be repeated. Default: everything.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Make an API key: print it this once, and add its hash to the keys file."""
+    from pydantic import ValidationError
+
+    from turnhold import keys
+
+    secret = keys.generate()
+    try:
+        stored = keys.StoredKey.model_validate(
+            {
+                "name": name,
+                "environment": environment,
+                "sha256": keys.digest(secret),
+                "permissions": permission or keys.PERMISSIONS,
+            }
+        )
+        keys.add(keys_file, stored)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise typer.BadParameter(f"{first['loc'][0]}: {first['msg']}") from error
+    except keys.KeysFileError as error:
+        raise outcome.CommandFailed(str(error)) from error
+    if as_json:
+        output.document({"key": secret, **stored.model_dump(exclude={"sha256"})})
+        return
+    output.say(secret)
+    output.note(f"Added {name} to {keys_file}. The key is not stored: keep it now.")
+
+
+# --- the way out -------------------------------------------------------------------------------------
+
+
+def main(arguments: list[str]) -> int:
+    """Runs one command line and returns its exit code (`outcome`). Raises nothing."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError):
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        app(args=arguments, prog_name="turnhold")
+    except SystemExit as ending:
+        return ending.code if isinstance(ending.code, int) else outcome.REFUSED if ending.code else 0
+    except KeyboardInterrupt:
+        return outcome.INTERRUPTED
+    except Problem as problem:
+        return _failed(_explained(problem), outcome.REFUSED)
+    except Unreachable as error:
+        return _failed(str(error), outcome.UNREACHABLE)
+    except outcome.CommandFailed as error:
+        return _failed(str(error), error.exit_code)
+    except Exception as error:
+        return _failed(f"unexpected {type(error).__name__}: {error}", outcome.REFUSED)
+    return outcome.DONE
+
+
+def _failed(message: str, code: int) -> int:
+    with contextlib.suppress(OSError):
+        output.note(
+            output.styled("error: ", "bold red").append(output.clean(message), style="not bold default")
+        )
+    return code
+
+
+def _explained(problem: Problem) -> str:
+    lines = [f"{problem.code}: {problem.detail}"]
+    for error in problem.errors:
+        where = ".".join(str(part) for part in error.get("loc", ()))
+        lines.append(f"  {where}: {error.get('message')}")
+    return "\n".join(lines)
+
+
+def run() -> None:
+    """The entry point: exits with `main`'s code, whatever else is still around."""
+    code = main(sys.argv[1:])
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    if "temporalio" in sys.modules:
+        # The SDK's threads may outlive the interpreter's end and abort the process.
+        os._exit(code)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    run()

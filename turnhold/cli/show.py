@@ -1,0 +1,199 @@
+"""The public objects for people: what matters of each, in few words, every ID whole."""
+
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from pydantic_core import to_json
+from rich.text import Text
+
+from turnhold.cli.output import fields, say, styled, table
+from turnhold.session.values import OUTPUT, Output, TextPart, text_of
+from turnhold.session.views import EventView, ReceiptView, SessionListed, SessionView, TurnView
+
+_LONGEST = 160
+_COLOURS = {
+    "open": "green",
+    "closing": "yellow",
+    "closed": "dim",
+    "queued": "cyan",
+    "running": "blue",
+    "completed": "green",
+    "failed": "red",
+    "interrupted": "yellow",
+    "cancelled": "dim",
+    "accepted": "green",
+    "rejected": "red",
+    "pending": "yellow",
+}
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+_KINDS = {
+    "turn.completed": "green",
+    "turn.failed": "red",
+    "turn.interrupted": "yellow",
+    "turn.cancelled": "yellow",
+    "session.process_failed": "red",
+    "session.closed": "bold",
+}
+
+
+def status(word: str) -> Text:
+    return Text(word, style=_COLOURS.get(word, ""))
+
+
+def ago(moment: datetime, now: datetime | None = None) -> str:
+    """How long ago, in one unit."""
+    seconds = max(0.0, ((now or datetime.now(UTC)) - moment).total_seconds())
+    size, unit = next(((size, unit) for size, unit in _UNITS if seconds >= size), (1, "s"))
+    return f"{int(seconds // size)} {unit} ago"
+
+
+def one_line(text: str) -> str:
+    """At most so much of a text, on one line."""
+    text = text.rstrip("\n").replace("\n", " ⏎ ")
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def content_text(content: Output) -> str:
+    """Text and JSON parts as one text."""
+    return "".join(part.text if isinstance(part, TextPart) else _json(part.value) for part in content)
+
+
+def sessions(listed: tuple[SessionListed, ...], next_cursor: str | None) -> None:
+    if not listed:
+        say("No Sessions.", "dim")
+        return
+    table(
+        ("SESSION", "AGENT", "KEY", "STATUS", "WAITS FOR", "ACTIVE"),
+        [
+            (
+                styled(session.id),
+                styled(session.agent),
+                styled(session.key or "-"),
+                status(session.status),
+                ", ".join(_waits(session)) or "-",
+                ago(session.last_activity_at),
+            )
+            for session in listed
+        ],
+    )
+    if next_cursor:
+        say(f"more: --cursor {next_cursor}", "dim")
+
+
+def _waits(session: SessionListed) -> list[str]:
+    return [word for word, true in (("resume", session.held), ("answer", session.asking)) if true]
+
+
+def session(view: SessionView) -> None:
+    how = f" ({view.closed_how})" if view.closed_how else ""
+    fields(
+        (
+            ("session", view.id),
+            ("agent", view.agent),
+            ("key", view.key),
+            ("status", status(view.status).append(how)),
+            ("turns", _turns_line(view)),
+            ("running", view.running_turn_id),
+            ("process", _process_line(view)),
+            ("deployment", view.deployment),
+            ("owner", view.parent_id),
+            ("metadata", ", ".join(f"{k}={v}" for k, v in view.metadata.items()) or None),
+            ("created", ago(view.created_at)),
+            ("active", ago(view.last_activity_at)),
+            ("events", str(view.last_event_sequence)),
+        )
+    )
+    for hold in view.holds:
+        say(styled(f"held by {hold.id} ({hold.kind})", "yellow"))
+        if hold.can_release:
+            say(f"  turnhold session resume {view.id} --hold {hold.id}", "dim")
+
+
+def _turns_line(view: SessionView) -> str:
+    return f"{view.turns_admitted} admitted, {view.queued_turns} queued"
+
+
+def _process_line(view: SessionView) -> str | None:
+    process = view.process
+    if not process.epoch:
+        return None
+    failures = process.consecutive_failures
+    return f"{process.epoch} ({process.status})" + (f", {failures} failures in a row" if failures else "")
+
+
+def turn(view: TurnView) -> None:
+    """The Turn's facts, then its output, then its response."""
+    fields(
+        (
+            ("turn", view.id),
+            ("number", str(view.sequence)),
+            ("status", status(view.status)),
+            ("reason", view.reason),
+            ("error", f"{view.error.code}: {view.error.message}" if view.error else None),
+            ("input", one_line(text_of(view.input)) if view.input else None),
+            ("result", None if view.result is None else _json(view.result)),
+            ("response", content_text(view.response) if view.response else None),
+        )
+    )
+    if view.output:
+        say(content_text(view.output).rstrip("\n"))
+
+
+def receipt(view: ReceiptView, done: str) -> None:
+    """What a command did (`done` says it), or that it waits for a worker."""
+    if view.status == "pending":
+        say(styled("pending: ", "yellow").append("accepted for good, and done when a worker answers"))
+        say(f"request  {view.request_id}", "dim")
+        return
+    again = " (as before: an exact retry)" if view.replay else ""
+    say(done + again)
+
+
+def receipt_document(view: ReceiptView) -> dict[str, Any]:
+    """A receipt as the API shows it: the IDs where they apply."""
+    always = {"request_id", "status", "session_id", "session_status", "event_sequence"}
+    shown = view.model_dump(mode="json", exclude={"operation", "spawned_id", "replay", "rejection"})
+    return {name: value for name, value in shown.items() if name in always or value is not None}
+
+
+def event_line(event: EventView) -> Text:
+    """One event: sequence, time, kind, and what there is to know."""
+    moment = event.created_at.astimezone().strftime("%H:%M:%S")
+    line = Text(f"{event.sequence:>5}  {moment}  ", style="dim")
+    line.append(f"{event.kind:<24}", style=f"not dim {_KINDS.get(event.kind, '')}")
+    return line.append(f"  {_detail(event)}".rstrip(), style="not dim")
+
+
+def event_note(event: EventView) -> Text:
+    """One event between pieces of output."""
+    return Text("· ", style="dim").append(
+        f"{event.kind}  {_detail(event)}".rstrip(), style=_KINDS.get(event.kind, "dim")
+    )
+
+
+def _detail(event: EventView) -> str:
+    data: dict[str, Any] = dict(event.data)
+    words = [event.turn_id] if event.turn_id else []
+    content = data.pop("content", None)
+    if content is not None:
+        words.append(one_line(content_text(OUTPUT.validate_python(content))))
+    error = data.pop("error", None)
+    if error is not None:
+        words.append(one_line(f"{error.get('code')}: {error.get('message')}"))
+    words += [f"{name}={_brief(value)}" for name, value in data.items() if value is not None]
+    return " ".join(styled(word).plain for word in words)
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, str):
+        return one_line(value)
+    if isinstance(value, dict) and "kind" in value:
+        origin = cast(dict[str, Any], value)
+        return ":".join(
+            str(part) for part in (origin["kind"], origin.get("id") or origin.get("reason")) if part
+        )
+    return one_line(_json(value))
+
+
+def _json(value: Any) -> str:
+    return to_json(value).decode("utf-8", "surrogatepass")

@@ -1,0 +1,61 @@
+"""`turnhold session turn …`: one Turn of a Session."""
+
+import math
+from typing import Annotated
+
+import typer
+
+from turnhold.cli import connection, outcome, output, show
+from turnhold.cli.connection import DEFAULT_URL, ApiKey, Json, Url
+from turnhold.client import Client
+from turnhold.session.views import TurnView
+
+turn_commands = typer.Typer(help="Turns: one input and its outcome each.", no_args_is_help=True)
+
+SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The Session's ID (ses_…).")]
+TurnId = Annotated[str, typer.Argument(metavar="TURN", help="The Turn's ID (trn_…).")]
+
+
+@turn_commands.command(epilog="Example: turnhold session turn get ses_0123456789abcdef trn_0123456789abcdef1")
+def get(
+    session: SessionId,
+    turn: TurnId,
+    url: Url = DEFAULT_URL,
+    api_key: ApiKey = None,
+    as_json: Json = False,
+) -> None:
+    """Show a Turn: its status, output, response and result."""
+
+    async def work(client: Client) -> TurnView:
+        return await client.turn(session, turn)
+
+    _print(connection.call(url, api_key, work), as_json)
+
+
+@turn_commands.command(
+    epilog="Example: turnhold session turn wait ses_0123456789abcdef trn_0123456789abcdef1"
+)
+def wait(
+    session: SessionId,
+    turn: TurnId,
+    timeout: Annotated[float | None, typer.Option(help="Wait at most so many seconds.", min=0)] = None,
+    url: Url = DEFAULT_URL,
+    api_key: ApiKey = None,
+    as_json: Json = False,
+) -> None:
+    """Wait until a Turn has ended, then show it. Exit code 4: it has not yet, after --timeout."""
+
+    async def work(client: Client) -> TurnView:
+        return await client.wait_turn(session, turn, patience=math.inf if timeout is None else timeout)
+
+    view = connection.call(url, api_key, work)
+    _print(view, as_json)
+    if view.status in ("queued", "running"):
+        raise typer.Exit(outcome.PENDING)
+
+
+def _print(view: TurnView, as_json: bool) -> None:
+    if as_json:
+        output.document(view)
+    else:
+        show.turn(view)
