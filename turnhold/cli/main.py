@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.exceptions import TyperException
 
 from turnhold.cli import connection, outcome, output
 from turnhold.cli.connection import DEFAULT_URL, ApiKey, Json, Url
@@ -143,9 +144,12 @@ def main(arguments: list[str]) -> int:
         with contextlib.suppress(AttributeError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
-        app(args=arguments, prog_name="turnhold")
+        code = app(args=arguments, prog_name="turnhold", standalone_mode=False)
+        return code if isinstance(code, int) else outcome.DONE
     except SystemExit as ending:
-        return ending.code if isinstance(ending.code, int) else outcome.REFUSED if ending.code else 0
+        return ending.code if isinstance(ending.code, int) else outcome.REFUSED
+    except TyperException as error:
+        return _failed(_with_hint(error), error.exit_code)
     except KeyboardInterrupt:
         return outcome.INTERRUPTED
     except Problem as problem:
@@ -156,15 +160,23 @@ def main(arguments: list[str]) -> int:
         return _failed(str(error), error.exit_code)
     except Exception as error:
         return _failed(f"unexpected {type(error).__name__}: {error}", outcome.REFUSED)
-    return outcome.DONE
 
 
 def _failed(message: str, code: int) -> int:
     with contextlib.suppress(OSError):
-        output.note(
-            output.styled("error: ", "bold red").append(output.clean(message), style="not bold default")
-        )
+        if message:
+            output.note(
+                output.styled("error: ", "bold red").append(output.clean(message), style="not bold default")
+            )
     return code
+
+
+def _with_hint(error: TyperException) -> str:
+    message = error.format_message().strip()
+    context = getattr(error, "ctx", None)
+    if not message or context is None:  # no message: the help has been printed
+        return message
+    return f"{message.rstrip('.')} (see {context.command_path} --help)"
 
 
 def _explained(problem: Problem) -> str:

@@ -160,20 +160,27 @@ def event_line(event: EventView) -> Text:
     """One event: sequence, time, kind, and what there is to know."""
     moment = event.created_at.astimezone().strftime("%H:%M:%S")
     line = Text(f"{event.sequence:>5}  {moment}  ", style="dim")
-    line.append(f"{event.kind:<24}", style=f"not dim {_KINDS.get(event.kind, '')}")
-    return line.append(f"  {_detail(event)}".rstrip(), style="not dim")
+    line.append(f"{event.kind:<24}", style=f"not dim {_KINDS.get(event.kind, '')}".rstrip())
+    turn = f"  {event.turn_id}" if event.turn_id else ""
+    return line.append(f"{turn}  {detail(event)}".rstrip(), style="not dim")
 
 
 def event_note(event: EventView) -> Text:
     """One event between pieces of output."""
     return Text("· ", style="dim").append(
-        f"{event.kind}  {_detail(event)}".rstrip(), style=_KINDS.get(event.kind, "dim")
+        f"{event.kind}  {event.turn_id or ''}  {detail(event)}".rstrip(), style=colour(event.kind)
     )
 
 
-def _detail(event: EventView) -> str:
+def colour(kind: str) -> str:
+    """The style of an event of this kind: what asks for attention stands out."""
+    return _KINDS.get(kind, "dim")
+
+
+def detail(event: EventView) -> str:
+    """What there is to know of an event beside its kind and its Turn, on one line."""
     data: dict[str, Any] = dict(event.data)
-    words = [event.turn_id] if event.turn_id else []
+    words: list[str] = []
     content = data.pop("content", None)
     if content is not None:
         words.append(one_line(content_text(OUTPUT.validate_python(content))))

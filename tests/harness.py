@@ -1,0 +1,66 @@
+"""What the tests share: waiting for a condition, and reading a Session as a caller would."""
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from turnhold.client import Client, TurnholdError
+from turnhold.session.views import EventView, TurnView
+
+T = TypeVar("T")
+
+DEADLINE = 30.0
+
+
+async def poll(
+    until: Callable[[], T | None | Awaitable[T | None]],
+    *,
+    deadline: float = DEADLINE,
+    interval: float = 0.05,
+    what: str = "the condition",
+) -> T:
+    """Calls `until` until it answers something true, and returns that.
+
+    An answer that does not come (any error of the client) counts as not yet.
+
+    Raises:
+        AssertionError: it did not within `deadline` seconds.
+    """
+    end = time.monotonic() + deadline
+    last: object = None
+    while True:
+        try:
+            answer = until()
+            last = await answer if inspect.isawaitable(answer) else answer
+            if last:
+                return last  # type: ignore[return-value]
+        except TurnholdError as error:
+            last = error
+        if time.monotonic() > end:
+            raise AssertionError(f"{what} did not come true within {deadline:g} s; last: {last!r}")
+        await asyncio.sleep(interval)
+
+
+async def settled(client: Client, session_id: str, turn_id: str, *, deadline: float = DEADLINE) -> TurnView:
+    """The Turn, once it has ended."""
+    turn = await client.wait_turn(session_id, turn_id, patience=deadline)
+    assert turn.status not in ("queued", "running"), f"{turn_id} is still {turn.status} after {deadline:g} s"
+    return turn
+
+
+async def timeline(client: Client, session_id: str, *, after: int = 0) -> list[EventView]:
+    """Every retained event after a sequence, page by page."""
+    records: list[EventView] = []
+    more = True
+    while more:
+        page = await client.events(session_id, after=after, limit=1000)
+        records += page.records
+        after, more = page.next_after, page.has_more
+    return records
+
+
+def assert_gapless(events: list[EventView], *, after: int = 0) -> None:
+    """Sequences follow each other without a gap or a double (S-80)."""
+    assert [event.sequence for event in events] == list(range(after + 1, after + 1 + len(events)))
