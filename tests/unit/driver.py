@@ -47,7 +47,9 @@ class World:
         return self.receipt(self.machine.command(command, self.now))
 
     def enqueue(self, text: str = "hi", **fields: Any) -> ReceiptView:
-        return self.give(commands.Enqueue(request_id=self.request_id(), input=(TextPart(text=text),), **fields))
+        return self.give(
+            commands.Enqueue(request_id=self.request_id(), input=(TextPart(text=text),), **fields)
+        )
 
     def interrupt(self, turn: int | None = None) -> ReceiptView:
         turn_id = None if turn is None else self.state.turn_id(turn)

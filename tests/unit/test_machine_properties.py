@@ -41,9 +41,7 @@ class Observer:
         kind, turn = event.kind, event.turn_id
         if turn is not None:
             self._check_turn(kind, turn, event.data)
-        elif kind == "session.interrupt":
-            self.holds.add(event.data["hold_id"])
-        elif kind == "session.process_failed" and event.data["hold_id"]:
+        elif kind == "session.interrupt" or (kind == "session.process_failed" and event.data["hold_id"]):
             self.holds.add(event.data["hold_id"])
         elif kind == "session.resume":
             assert event.data["hold_id"] in self.holds, "S-52: a hold is released once"
@@ -254,9 +252,7 @@ class SessionMachine(RuleBasedStateMachine):
                     machine.step_failed(step.id, "suspected", now)
                 else:
                     result = {"status": status, "queue": "host", "deployment": "unversioned"}
-                    machine.process_started(
-                        step.id, hosting.StartProcessResult.model_validate(result), now
-                    )
+                    machine.process_started(step.id, hosting.StartProcessResult.model_validate(result), now)
             case steps.RunTurn():
                 self._settle_turn(step, data)
             case _:
@@ -269,8 +265,7 @@ class SessionMachine(RuleBasedStateMachine):
         world = self.world
         how = data.draw(
             st.sampled_from(
-                ["completed"] * 3
-                + ["failed", "stopped", "died", "not_taken", "refused", "suspected", "lost"]
+                ["completed"] * 3 + ["failed", "stopped", "died", "not_taken", "refused", "suspected", "lost"]
             )
         )
         if how in ("not_taken", "refused", "suspected", "lost"):
@@ -365,9 +360,9 @@ class SessionMachine(RuleBasedStateMachine):
         assert [state.turn_id(n) for n in state.queue] == [
             t for t, s in self.observer.status.items() if s == "queued"
         ], "S-10: first in, first out"
-        assert self.observer.order == sorted(
-            self.observer.order, key=list(self.observer.status).index
-        ), "S-10: dispatched in the order of admission"
+        assert self.observer.order == sorted(self.observer.order, key=list(self.observer.status).index), (
+            "S-10: dispatched in the order of admission"
+        )
 
     def _there_is_always_a_way_on(self) -> None:
         """A Session that is not idle has a step under way, or a moment at which it looks again."""
