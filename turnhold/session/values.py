@@ -28,7 +28,7 @@ class Record(BaseModel):
     A nullable field has no default but `null`: what is null does not travel.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", json_schema_serialization_defaults_required=True)
 
     def but(self, **changes: Any) -> Self:
         """The same record with some fields changed."""

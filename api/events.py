@@ -1,0 +1,86 @@
+"""The timeline: pages as JSON, and the same path as a live stream."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query
+from fastapi.routing import APIRoute
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from starlette.datastructures import Headers
+from starlette.routing import Match
+from starlette.types import Scope
+
+from api import problems
+from api.parameters import EventsQuery, LastEventID
+from api.problems import described
+from api.services import ReadableSession, Wired
+from turnhold.session.views import EventPage, PageRequest, ReadRequest, ReadResult
+from turnhold.temporal.watch import End, Gap
+
+EVENT_STREAM = "text/event-stream"
+
+
+class StreamRoute(APIRoute):
+    """Answers only those who ask for an event stream; the page at the same path answers the others."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        if scope["type"] == "http" and EVENT_STREAM not in Headers(scope=scope).get("accept", ""):
+            return Match.NONE, {}
+        return super().matches(scope)
+
+
+stream_router = APIRouter(prefix="/v1/sessions/{session_id}", route_class=StreamRoute)
+router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["events"])
+
+
+async def standing(session_id: ReadableSession, wired: Wired) -> ReadResult:
+    """How the Session stands. A stream that cannot begin is a problem, not a stream cut short."""
+    return await wired.gateway.read(session_id, ReadRequest())
+
+
+@stream_router.get("/events", response_class=EventSourceResponse, include_in_schema=False)
+async def stream_events(
+    session_id: ReadableSession,
+    wired: Wired,
+    first: Annotated[ReadResult, Depends(standing)],
+    query: Annotated[EventsQuery, Query()],
+    last_event_id: LastEventID = None,
+) -> AsyncIterator[ServerSentEvent]:
+    """Every retained event after the cursor, as it happens, until the Session has ended."""
+    after = query.after if last_event_id is None else last_event_id
+    yield ServerSentEvent(comment=f"{session_id} after {after}")
+    async for item in wired.watcher.events(session_id, after, first):
+        match item:
+            case Gap(retained_after=boundary):
+                yield ServerSentEvent(event="gap", data={"retained_after": boundary})
+            case End(terminated=terminated):
+                if terminated:
+                    yield ServerSentEvent(comment="the Session was terminated")
+            case _ if not query.kind or item.event.kind in query.kind:
+                yield ServerSentEvent(id=str(item.event.sequence), event=item.event.kind, raw_data=item.json)
+            case _:
+                pass
+
+
+_STREAM_DOCUMENTED: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "A page; or, with `Accept: text/event-stream`, a live stream: `id` is the sequence, "
+        "`event` the kind, `data` the record; `gap` says that older events are gone.",
+        "content": {EVENT_STREAM: {"schema": {"type": "string"}}},
+    }
+}
+
+
+@router.get("/events", responses={**_STREAM_DOCUMENTED, **described(*problems.READING)})
+async def get_events(
+    session_id: ReadableSession,
+    wired: Wired,
+    query: Annotated[EventsQuery, Query()],
+    last_event_id: LastEventID = None,
+) -> EventPage:
+    """A page of retained events after a sequence; a live stream for `Accept: text/event-stream`.
+
+    A stream goes on after `Last-Event-ID`, and does not know `limit`.
+    """
+    wanted = PageRequest(after=query.after, limit=query.limit, kinds=tuple(query.kind))
+    return (await wired.gateway.read(session_id, ReadRequest(pages=(wanted,)))).pages[0]

@@ -1,0 +1,80 @@
+"""What the routes work with, and the caller's reach: one object for the process, one for a request."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Path, Request
+
+from api.auth import Caller
+from api.metrics import Metrics
+from turnhold.agents.definition import AgentDefinition
+from turnhold.keys import Permission
+from turnhold.session import ids
+from turnhold.temporal import failures
+from turnhold.temporal.failures import Failure
+from turnhold.temporal.gateway import Gateway
+from turnhold.temporal.watch import Watcher
+
+
+@dataclass(frozen=True)
+class Services:
+    """Made once, when the application starts."""
+
+    gateway: Gateway
+    watcher: Watcher
+    agents: dict[str, AgentDefinition]
+    metrics: Metrics
+    receipt_seconds: float
+
+
+def services(request: Request) -> Services:
+    return request.app.state.services
+
+
+Wired = Annotated[Services, Depends(services)]
+
+
+def permitted(permission: Permission) -> Callable[[Request], Caller]:
+    """A dependency: the caller, who has this permission (403 otherwise)."""
+
+    def caller(request: Request) -> Caller:
+        found: Caller = request.state.caller
+        found.must(permission)
+        return found
+
+    return caller
+
+
+def authenticated(request: Request) -> Caller:
+    return request.state.caller
+
+
+def reachable(permission: Permission) -> Callable[..., str]:
+    """A dependency: the Session's ID in the path, which the caller may use in this way.
+
+    An ID of the wrong form, or of another environment, is a Session that does not exist.
+    """
+
+    def session_id(
+        caller: Annotated[Caller, Depends(permitted(permission))],
+        session_id: Annotated[str, Path(description="the Session's ID, `ses_…`")],
+    ) -> str:
+        if not ids.well_formed("ses", session_id) or not ids.in_environment(session_id, caller.environment):
+            raise failures.session_not_found(session_id)
+        return session_id
+
+    return session_id
+
+
+def turn_in_path(session_id: str, turn_id: Annotated[str, Path(description="the Turn's ID, `trn_…`")]) -> str:
+    if not ids.well_formed("trn", turn_id):
+        raise Failure("turn_not_found", f"There is no Turn {turn_id}.", session_id=session_id)
+    return turn_id
+
+
+ReadableSession = Annotated[str, Depends(reachable("sessions.read"))]
+SendableSession = Annotated[str, Depends(reachable("sessions.send"))]
+ControllableSession = Annotated[str, Depends(reachable("sessions.control"))]
+ResumableSession = Annotated[str, Depends(reachable("sessions.resume"))]
+TurnInPath = Annotated[str, Depends(turn_in_path)]
