@@ -1,0 +1,30 @@
+"""Durable agent sessions on Temporal: what the author of an Agent imports."""
+
+from turnhold.agents.blocking import SyncContext, SyncTurn
+from turnhold.agents.content import JsonPart, TextPart
+from turnhold.agents.context import Context, PastTurn
+from turnhold.agents.controls import Option, Reply, choice, text
+from turnhold.agents.definition import AgentDefinition, agent
+from turnhold.agents.errors import AgentLoadError, AskCancelled, MessageRejected, Refused
+from turnhold.agents.turn import Message, Turn
+
+__all__ = [
+    "AgentDefinition",
+    "AgentLoadError",
+    "AskCancelled",
+    "Context",
+    "JsonPart",
+    "Message",
+    "MessageRejected",
+    "Option",
+    "PastTurn",
+    "Refused",
+    "Reply",
+    "SyncContext",
+    "SyncTurn",
+    "TextPart",
+    "Turn",
+    "agent",
+    "choice",
+    "text",
+]

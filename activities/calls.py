@@ -1,0 +1,91 @@
+"""The host's calls as Temporal activities. Here alone the host meets Temporal."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+
+from activities.host import Host
+from activities.waiting import ProcessUnknown, Superseded
+from turnhold.session import limits
+from turnhold.session.hosting import (
+    PROCESS_GONE,
+    AnswerAskCall,
+    DeliverMessageCall,
+    RunTurnCall,
+    StartProcessCall,
+    StartProcessResult,
+    StopProcessCall,
+    StopTurnCall,
+    TurnOutcome,
+)
+from turnhold.temporal import names
+
+
+class HostActivities:
+    """`starting` is for the shared queue, `hosting` for the host's own."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    @property
+    def starting(self) -> list[Callable[..., Any]]:
+        return [self.start_process]
+
+    @property
+    def hosting(self) -> list[Callable[..., Any]]:
+        return [self.run_turn, self.stop_turn, self.stop_process, self.deliver_message, self.answer_ask]
+
+    @activity.defn(name=names.START_PROCESS)
+    async def start_process(self, call: StartProcessCall) -> StartProcessResult:
+        async with _heartbeating():
+            return await self._host.start_process(call)
+
+    @activity.defn(name=names.RUN_TURN)
+    async def run_turn(self, call: RunTurnCall) -> TurnOutcome:
+        async with _heartbeating():
+            return await self._host.run_turn(call)
+
+    @activity.defn(name=names.STOP_TURN)
+    async def stop_turn(self, call: StopTurnCall) -> None:
+        self._host.stop_turn(call)
+
+    @activity.defn(name=names.STOP_PROCESS)
+    async def stop_process(self, call: StopProcessCall) -> None:
+        async with _heartbeating():
+            await self._host.stop_process(call)
+
+    @activity.defn(name=names.DELIVER_MESSAGE)
+    async def deliver_message(self, call: DeliverMessageCall) -> None:
+        self._host.deliver_message(call)
+
+    @activity.defn(name=names.ANSWER_ASK)
+    async def answer_ask(self, call: AnswerAskCall) -> None:
+        self._host.answer_ask(call)
+
+
+@asynccontextmanager
+async def _heartbeating() -> AsyncGenerator[None]:
+    """Heartbeats from the host's loop, and the host's exceptions as Temporal knows them."""
+
+    async def beat() -> None:
+        while True:
+            await asyncio.sleep(limits.HEARTBEAT_SECONDS)
+            activity.heartbeat()
+
+    beating = asyncio.create_task(beat())
+    try:
+        yield
+    except ProcessUnknown:
+        raise _expected("this host has no such Process", PROCESS_GONE) from None
+    except Superseded:
+        raise _expected("a newer call waits for this Turn", "superseded") from None
+    finally:
+        beating.cancel()
+
+
+def _expected(message: str, kind: str) -> ApplicationError:
+    return ApplicationError(message, type=kind, non_retryable=True, category=ApplicationErrorCategory.BENIGN)

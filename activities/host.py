@@ -1,0 +1,219 @@
+"""The host: all live Processes of this worker, by Session."""
+
+import asyncio
+import logging
+import math
+from collections.abc import Awaitable, Callable, Mapping
+
+from activities.link import SessionLink
+from activities.process import Process
+from activities.waiting import HostedTurn, ProcessUnknown
+from turnhold.agents.definition import AgentDefinition
+from turnhold.session.errors import Refused
+from turnhold.session.hosting import (
+    AnswerAskCall,
+    DeliverMessageCall,
+    RunTurnCall,
+    StartProcessCall,
+    StartProcessResult,
+    StopProcessCall,
+    StopTurnCall,
+    TurnOutcome,
+)
+
+log = logging.getLogger(__name__)
+
+UNUSED_SECONDS = 60.0  # a Process that gets no Turn: its Session has moved on (S-26)
+UNAWAITED_SECONDS = 30.0  # a Turn that nobody waits for: ask its Session …
+LAST_CALL_SECONDS = 10.0  # … and give it this long to come back, when it answers
+OUTCOME_KEPT_SECONDS = 600.0  # of a Process that is gone: its Session may not have it yet
+_STUCK_AT_LEAST = 3
+
+
+class Host:
+    """Keeps Processes; every call of a Session is answered here. Lives on one event loop.
+
+    Args:
+        queue: the task queue that this host alone polls.
+        max_processes: how many Processes it keeps at once.
+    """
+
+    def __init__(
+        self,
+        agents: Mapping[str, AgentDefinition],
+        link: SessionLink,
+        *,
+        queue: str,
+        deployment: str,
+        max_processes: int,
+    ) -> None:
+        self.queue = queue
+        self.max_processes = max_processes
+        self.draining = False
+        self.exhausted = asyncio.Event()
+        self.on_change: Callable[[], None] = lambda: None
+        self._agents = agents
+        self._link = link
+        self._deployment = deployment
+        self._processes: dict[str, Process] = {}
+        self._stuck: list[Process] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def occupied(self) -> int:
+        """Slots taken by Processes whose start is over."""
+        return sum(process.status in ("live", "leaving") for process in self._processes.values())
+
+    # --- calls ----------------------------------------------------------------------------------
+
+    async def start_process(self, call: StartProcessCall) -> StartProcessResult:
+        """Run `init` (S-20). A repeated call waits for the same start.
+
+        Raises:
+            ProcessUnknown: this host takes no Process now; nothing has begun.
+        """
+        process = self._processes.get(call.session.id)
+        if process is None or process.epoch < call.epoch:
+            if self.draining:
+                raise ProcessUnknown
+            definition = self._agents.get(call.session.agent)
+            if definition is None:
+                detail = f"This worker knows no Agent {call.session.agent!r}."
+                return StartProcessResult(status="agent_not_found", detail=detail)
+            process = self._make(call, definition)
+        elif process.epoch > call.epoch:
+            raise ProcessUnknown
+        try:
+            failure = await process.started()
+        except asyncio.CancelledError:
+            process.abandon()
+            raise
+        if failure is None and process.status == "live":
+            asyncio.get_running_loop().call_later(UNUSED_SECONDS, self._drop_unused, process)
+            return StartProcessResult(status="started", queue=self.queue, deployment=self._deployment)
+        if failure is None or self.draining:
+            raise ProcessUnknown
+        log.warning("init failed", extra=process.ids)
+        return StartProcessResult(status="init_failed", deployment=self._deployment, detail=failure)
+
+    async def run_turn(self, call: RunTurnCall) -> TurnOutcome:
+        """Begin this Turn or attach to it, and wait for its outcome (S-13).
+
+        The end of this wait is never a stop of the Turn.
+
+        Raises:
+            ProcessUnknown: nothing of the call has begun.
+            Superseded: a newer call waits.
+        """
+        process = self._find(call.session_id, call.epoch)
+        if process is None:
+            raise ProcessUnknown
+        turn = process.begin(call)
+        try:
+            return await turn.wait()
+        finally:
+            if not turn.awaited:
+                asyncio.get_running_loop().call_later(UNAWAITED_SECONDS, self._doubt, process, turn)
+
+    def stop_turn(self, call: StopTurnCall) -> None:
+        """Interrupt the handler at once (S-58); nothing to do for a Process that is gone."""
+        if process := self._find(call.session_id, call.epoch):
+            process.stop_turn(call.turn_id, call.reason)
+
+    def deliver_message(self, call: DeliverMessageCall) -> None:
+        if process := self._find(call.session_id, call.epoch):
+            process.tell(call.turn_id, lambda run: run.deliver(call))
+
+    def answer_ask(self, call: AnswerAskCall) -> None:
+        if process := self._find(call.session_id, call.epoch):
+            process.tell(call.turn_id, lambda run: run.answer(call))
+
+    async def stop_process(self, call: StopProcessCall) -> None:
+        """Throw the Process away; returns once it is gone or abandoned."""
+        process = self._find(call.session_id, call.epoch)
+        if process is None:
+            return
+        if call.abandon:
+            process.abandon()
+        else:
+            await process.stop(call.stop_deadline)
+        self._forget(process)
+
+    async def drain(self, grace: float, hurry: asyncio.Event) -> None:
+        """Take no new Process, tell idle Sessions, let running Turns go on for `grace` seconds (S-25).
+
+        `hurry` ends the grace. Returns when every Process is gone and every outcome collected.
+        """
+        self.draining = True
+        self.on_change()
+        ending = [process.shut_down(grace, hurry) for process in self._processes.values()]
+        await asyncio.gather(*ending)
+        for task in self._tasks:
+            task.cancel()
+
+    # --- the registry ---------------------------------------------------------------------------
+
+    def _make(self, call: StartProcessCall, definition: AgentDefinition) -> Process:
+        """Make the Process; an older one of this Session is a ghost."""
+        if older := self._processes.get(call.session.id):
+            older.abandon()
+        process = Process(call, definition, self._link, deployment=self._deployment, on_change=self._changed)
+        self._processes[process.session_id] = process
+        return process
+
+    def _find(self, session_id: str, epoch: int) -> Process | None:
+        process = self._processes.get(session_id)
+        if process is None or process.epoch == epoch:
+            return process
+        if process.epoch < epoch:
+            process.abandon()
+        return None
+
+    def _forget(self, process: Process) -> None:
+        if self._processes.get(process.session_id) is process:
+            del self._processes[process.session_id]
+
+    def _changed(self, process: Process) -> None:
+        if process.status == "gone":
+            loop = asyncio.get_running_loop()
+            kept = process.turn is not None and process.turn.outcome is not None
+            loop.call_later(OUTCOME_KEPT_SECONDS if kept else 0, self._forget, process)
+            loop.call_later(process.stop_deadline, self._count_stuck, process)
+        self.on_change()
+
+    def _count_stuck(self, process: Process) -> None:
+        """A thread that is left behind may end yet; too many of them, and this host drains itself."""
+        self._stuck = [stuck for stuck in (*self._stuck, process) if stuck.stuck]
+        if len(self._stuck) >= max(_STUCK_AT_LEAST, math.ceil(self.max_processes / 10)):
+            self.exhausted.set()
+
+    # --- ghosts (S-26) --------------------------------------------------------------------------
+
+    def _drop_unused(self, process: Process) -> None:
+        if process.turn is None and process.status == "live":
+            log.info("got no Turn and is dropped", extra=process.ids)
+            process.abandon()
+
+    def _doubt(self, process: Process, turn: HostedTurn) -> None:
+        if process.turn is turn and not turn.awaited and process.status != "gone":
+            self._keep(self._look_for_waiter(process, turn))
+
+    async def _look_for_waiter(self, process: Process, turn: HostedTurn) -> None:
+        """A Session that answers has sent again all that it waits for; one that cannot may come back."""
+        while process.turn is turn and not turn.awaited:
+            try:
+                await self._link.history(process.session_id, 1)
+            except Refused as refused:
+                if refused.code != "session_not_found":
+                    await asyncio.sleep(LAST_CALL_SECONDS)
+                    continue
+            await asyncio.sleep(LAST_CALL_SECONDS)
+            if process.turn is turn and not turn.awaited:
+                log.warning("nobody waits for its Turn; stopped", extra=process.ids)
+                process.abandon()
+            return
+
+    def _keep(self, coroutine: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,1 @@
+"""The author's side: defining an Agent, and what its handlers are given."""

@@ -1,0 +1,72 @@
+"""What handlers produce: content in its accepted spellings, and JSON that any reader can decode."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import JsonValue, ValidationError
+from pydantic_core import from_json
+
+from turnhold.session.values import OUTPUT, JsonPart, Output, TextPart, merged
+
+__all__ = ["JsonPart", "OutputContent", "TextPart", "clean_json", "encodable", "output_of", "utf8_bytes"]
+
+OutputContent = (
+    str | TextPart | JsonPart | Mapping[str, Any] | Sequence[TextPart | JsonPart | Mapping[str, Any]]
+)
+"""Text, one part, or several parts; a part may be written as its dict: `{"type": "json", "value": …}`."""
+
+_NESTING_RESERVE = 50  # JSON readers stop at 200 levels, and a value travels inside other objects
+
+
+def encodable(text: str) -> str:
+    """`text` itself. Raises ValueError for a lone surrogate: UTF-8 has no bytes for it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"text with a lone surrogate at position {error.start} cannot be encoded") from None
+    return text
+
+
+def clean_json(value: object) -> tuple[JsonValue, int]:
+    """A copy of `value` in nothing but JSON's own types, and its size as JSON in bytes.
+
+    Raises ValueError when `value` is not JSON: another type, NaN or an infinity, a lone surrogate,
+    a cycle, or nested too deeply.
+    """
+    try:
+        encoded = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
+        from_json(b"[" * _NESTING_RESERVE + encoded + b"]" * _NESTING_RESERVE, allow_inf_nan=False)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except (TypeError, ValueError) as error:
+        raise ValueError(str(error)) from None
+    return json.loads(encoded), len(encoded)
+
+
+def output_of(content: OutputContent) -> Output:
+    """Normalised parts without empty text. Raises ValueError for what is not content."""
+    if isinstance(content, str):
+        parts: Output = (TextPart(text=content),)
+    else:
+        written = [content] if isinstance(content, TextPart | JsonPart | Mapping) else content
+        try:
+            parts = OUTPUT.validate_python(tuple(written))
+        except ValidationError as error:
+            raise ValueError(f"not content: {error.errors()[0]['msg']}") from None
+    clean: list[TextPart | JsonPart] = []
+    for part in parts:
+        if isinstance(part, JsonPart):
+            clean.append(JsonPart(value=clean_json(part.value)[0]))
+        elif part.text:
+            encodable(part.text)
+            clean.append(part)
+    return merged(tuple(clean))
+
+
+def utf8_bytes(content: Output) -> int:
+    """How many UTF-8 bytes of text, or of JSON, are in `content`."""
+    return sum(
+        len(part.text.encode()) if isinstance(part, TextPart) else clean_json(part.value)[1]
+        for part in content
+    )

@@ -1,0 +1,243 @@
+"""A worker process: wires workflows, activities, Agents and signals, and runs until asked to stop.
+
+`python worker.py` runs it, configured by `TEMPORAL_*` and `TURNHOLD_*`. SIGTERM or SIGINT stops
+it in order; a second one ends the grace of running Turns (S-25).
+"""
+
+import asyncio
+import logging
+import os
+import secrets
+import signal
+import sys
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, NoReturn
+
+from pydantic import ValidationError
+from temporalio.client import Client
+from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
+from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
+from temporalio.worker import FixedSizeSlotSupplier, Worker, WorkerDeploymentConfig, WorkerTuner
+
+from activities.calls import HostActivities
+from activities.host import Host
+from activities.journal import log_json_lines
+from activities.slots import ProcessSlots
+from turnhold.agents.definition import AgentDefinition, load_agents
+from turnhold.agents.errors import AgentLoadError
+from turnhold.session import limits
+from turnhold.settings import Settings
+from turnhold.temporal import names
+from turnhold.temporal.connection import CannotConnect, connect
+from turnhold.temporal.gateway import Gateway
+from workflows.session import Session
+
+log = logging.getLogger("turnhold.worker")
+
+CONTROL_SLOTS = 64  # on top of every Process's Turn, so that a stop never waits behind Turns (S-58)
+_CONNECT_RETRY_SECONDS = 1.0
+_STICKY = timedelta(seconds=2)  # how long a Session waits for a worker that has vanished
+_COMPLETION_GRACE = timedelta(seconds=5)
+_HEARTBEAT = timedelta(seconds=limits.HEARTBEAT_SECONDS)
+
+
+class WorkerError(Exception):
+    """The worker cannot run as it is configured, or cannot go on. One line for people."""
+
+    def __init__(self, message: str, exit_code: int = 2) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+async def run(settings: Settings) -> None:
+    """Run a worker in this process until SIGTERM or SIGINT. Logs JSON lines to standard error.
+
+    Raises:
+        AgentLoadError: the Agents cannot be loaded.
+        WorkerError: it cannot run as it is configured, or not go on.
+    """
+    log_json_lines()
+    stop, hurry = asyncio.Event(), asyncio.Event()
+
+    def asked_to_stop() -> None:
+        if stop.is_set():
+            hurry.set()
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, asked_to_stop)
+    await run_worker(settings, stop=stop, hurry=hurry)
+
+
+async def run_worker(settings: Settings, *, stop: asyncio.Event, hurry: asyncio.Event | None = None) -> None:
+    """Run a worker until `stop`; `hurry` then ends the grace. Returns when everything is shut down.
+
+    Raises: as `run`.
+    """
+    agents = load_agents(settings.agent_modules) if "host" in settings.roles else {}
+    client = await _connected(settings, stop)
+    if client is not None:
+        await _Workers(settings, client, agents).run(stop, hurry or asyncio.Event())
+
+
+class _Workers:
+    """The SDK's workers of this process: Sessions, starts of Processes, and this host's own queue."""
+
+    def __init__(self, settings: Settings, client: Client, agents: dict[str, AgentDefinition]) -> None:
+        self._settings = settings
+        self._host_id = secrets.token_hex(6)
+        self._host = Host(
+            agents,
+            Gateway(client, settings.task_queue),
+            queue=names.host_queue(settings.task_queue, self._host_id),
+            deployment=settings.deployment_name,
+            max_processes=settings.max_processes,
+        )
+        hosting, workflow = "host" in settings.roles, "workflow" in settings.roles
+        self._sessions = self._sessions_worker(client) if workflow else None
+        self._starts = self._starts_worker(client) if hosting else None
+        self._hosting = self._hosting_worker(client) if hosting else None
+
+    async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> None:
+        workers = [w for w in (self._starts, self._hosting, self._sessions) if w is not None]
+        running = [asyncio.create_task(worker.run()) for worker in workers]
+        reasons = [asyncio.create_task(event.wait()) for event in (stop, self._host.exhausted)]
+        log.info(
+            "worker runs: roles %s, host %s, deployment %s",
+            *("+".join(self._settings.roles), self._host_id, self._settings.deployment_name),
+        )
+        try:
+            await asyncio.wait([*running, *reasons], return_when=asyncio.FIRST_COMPLETED)
+            if not any(task.done() for task in running):
+                log.info("worker stops; running Turns have %g s", self._settings.grace)
+                await _shut_down(self._starts)
+                await self._host.drain(self._settings.grace, hurry)
+        finally:
+            await _shut_down(self._starts, self._hosting)
+            await _shut_down(self._sessions)
+            ended = await asyncio.gather(*running, return_exceptions=True)
+            for task in reasons:
+                task.cancel()
+        if failed := next((error for error in ended if isinstance(error, Exception)), None):
+            raise WorkerError(f"the worker cannot go on: {failed}", exit_code=1) from failed
+        if self._host.exhausted.is_set() and not stop.is_set():
+            raise WorkerError("too many handlers ignored their stop; start this worker again", exit_code=1)
+        log.info("worker stopped")
+
+    def _sessions_worker(self, client: Client) -> Worker:
+        return Worker(
+            client,
+            task_queue=self._settings.task_queue,
+            workflows=[Session],
+            sticky_queue_schedule_to_start_timeout=_STICKY,
+            **self._versioning(),
+        )
+
+    def _starts_worker(self, client: Client) -> Worker:
+        """Polls for new Processes only while there is room; beside it Sessions go on while it drains."""
+        return Worker(
+            client,
+            task_queue=self._settings.task_queue,
+            activities=HostActivities(self._host).starting,
+            tuner=WorkerTuner.create_composite(
+                workflow_supplier=FixedSizeSlotSupplier(1),
+                activity_supplier=ProcessSlots(self._host),
+                local_activity_supplier=FixedSizeSlotSupplier(1),
+                nexus_supplier=FixedSizeSlotSupplier(1),
+            ),
+            max_concurrent_activity_task_polls=2,
+            max_heartbeat_throttle_interval=_HEARTBEAT,
+            **self._versioning(),
+        )
+
+    def _hosting_worker(self, client: Client) -> Worker:
+        """Never versioned: a queue for each host would exhaust a version's task queues."""
+        return Worker(
+            client,
+            task_queue=self._host.queue,
+            activities=HostActivities(self._host).hosting,
+            max_concurrent_activities=self._settings.max_processes + CONTROL_SLOTS,
+            max_concurrent_activity_task_polls=4,
+            max_heartbeat_throttle_interval=_HEARTBEAT,
+            graceful_shutdown_timeout=_COMPLETION_GRACE,
+        )
+
+    def _versioning(self) -> dict[str, Any]:
+        if not self._settings.deployment:
+            return {}
+        version = WorkerDeploymentVersion(self._settings.deployment, self._settings.build_id)
+        return {
+            "deployment_config": WorkerDeploymentConfig(
+                version=version,
+                use_worker_versioning=True,
+                default_versioning_behavior=VersioningBehavior.PINNED,
+            )
+        }
+
+
+async def _shut_down(*workers: Worker | None) -> None:
+    await asyncio.gather(*(w.shutdown() for w in workers if w is not None and w.is_running))
+
+
+async def _connected(settings: Settings, stop: asyncio.Event) -> Client | None:
+    """A client, as soon as Temporal answers; None when asked to stop before."""
+    try:
+        runtime = _runtime(settings)
+        await connect(lazy=True, runtime=runtime)
+    except (CannotConnect, ValueError, RuntimeError) as error:
+        raise WorkerError(" ".join(str(error).split())) from error
+    told = False
+    while not stop.is_set():
+        try:
+            return await connect(patience=60, runtime=runtime)
+        except CannotConnect as error:
+            if not told:
+                log.warning("waiting for Temporal: %s", error)
+            told = True
+        try:
+            async with asyncio.timeout(_CONNECT_RETRY_SECONDS):
+                await stop.wait()
+        except TimeoutError:
+            continue
+    return None
+
+
+def _runtime(settings: Settings) -> Runtime | None:
+    if settings.metrics_port is None:
+        return None
+    address = f"{settings.host}:{settings.metrics_port}"
+    return Runtime(telemetry=TelemetryConfig(metrics=PrometheusConfig(bind_address=address)))
+
+
+def main(arguments: Sequence[str] = ()) -> NoReturn:
+    """Run as a program. Exit codes: 0 stopped as asked, 1 cannot go on, 2 wrongly configured."""
+    code = 0
+    try:
+        if arguments:
+            raise WorkerError("worker.py takes no arguments; TURNHOLD_* and TEMPORAL_* configure it")
+        asyncio.run(run(Settings()))  # pyright: ignore[reportCallIssue]
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = "".join(f"TURNHOLD_{part}: ".upper() for part in first["loc"][:1])
+        code = _complain(f"{name}{first['msg']}", 2)
+    except AgentLoadError as error:
+        code = _complain(str(error), 2)
+    except WorkerError as error:
+        code = _complain(str(error), error.exit_code)
+    # Every worker is shut down by now. Handlers left behind, and the SDK's threads, must neither
+    # delay nor abort the exit.
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _complain(message: str, code: int) -> int:
+    print(f"worker: {message}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
