@@ -15,7 +15,7 @@ DEADLINE = 30.0
 
 
 async def poll(
-    until: Callable[[], T | None | Awaitable[T | None]],
+    until: Callable[[], T | Awaitable[T | None] | None],
     *,
     deadline: float = DEADLINE,
     interval: float = 0.05,

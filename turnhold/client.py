@@ -278,6 +278,8 @@ class Client:
                 async with aclosing(self._connection(session_id, position, kinds)) as connection:
                     async for item in connection:
                         connected, failures = True, 0
+                        if item is None:
+                            continue
                         if isinstance(item, Gap):
                             if item.retained_after > position:
                                 position = item.retained_after
@@ -305,7 +307,8 @@ class Client:
 
     async def _connection(
         self, session_id: str, after: int, kinds: Sequence[str]
-    ) -> AsyncGenerator[EventView | Gap]:
+    ) -> AsyncGenerator[EventView | Gap | None]:
+        """One connection's items; the first is None, and says that it was made."""
         try:
             async with self._http.sse(
                 _path(session_id, "events"),
@@ -316,6 +319,7 @@ class Client:
                 if source.response.status_code != 200:
                     await source.response.aread()
                     raise _problem(source.response)
+                yield None
                 async for event in source:
                     kind = Gap if event.event == "gap" else EventView
                     yield kind.model_validate_json(event.data)
