@@ -73,9 +73,7 @@ class _Conversation:
 
     async def hold(self) -> None:
         async with Client(self._url) as client:
-            self._step(
-                "Create a Session. Its first Turn starts at once, and its output arrives as it is written."
-            )
+            self._step("Create a Session. Its first Turn starts at once; output arrives as it is written.")
             created = await client.create_session(
                 _AGENT,
                 input="say Hello! I am an Agent.\nsleep 0.4\nsay What I remember outlives my process.\n"
@@ -102,17 +100,18 @@ class _Conversation:
 
     async def _fail_alone(self, client: Client, session: str) -> None:
         self._step("A Turn that raises fails alone. The one behind it in the queue runs all the same.")
-        await client.enqueue(session, "say Let me look that up.\nfail the database said no")
+        await client.enqueue(session, "say Let me look that up.\nsleep 0.5\nfail the database said no")
         await client.enqueue(session, "say Still here.")
         await self._turn_ended(4)
 
     async def _crash(self, client: Client, session: str) -> str:
         self._step(
-            "Now the Agent's process dies in three Turns in a row, each time in a new one. After the "
-            "third the Session holds: Turn 8 stays queued until somebody has looked."
+            "Now the Agent's process dies under three Turns in a row, and is made anew each time.",
+            "After the third the Session holds: Turn 8 stays queued until somebody has looked.",
         )
-        for _ in range(3):
-            await client.enqueue(session, "crash")
+        await client.enqueue(session, "sleep 0.5\ncrash")
+        await client.enqueue(session, "crash")
+        await client.enqueue(session, "crash")
         await client.enqueue(session, "get city\nsay Back again.")
         failed = await self._until(
             lambda event: event.kind == "session.process_failed" and event.data.get("hold_id") is not None
@@ -123,7 +122,10 @@ class _Conversation:
         return view.holds[0].id
 
     async def _release(self, client: Client, session: str, hold: str) -> None:
-        self._step(f"Somebody has looked: turnhold session resume {session} --hold {hold}")
+        self._step(
+            "Somebody has looked, and releases the hold; the queue goes on, and the state is still there:",
+            f"turnhold session resume {session} --hold {hold}",
+        )
         await client.resume(session, hold)
         await self._turn_ended(8)
 
@@ -194,9 +196,11 @@ class _Conversation:
         line = Text(f"  {event.sequence:>4}  {turn:<7} ", style="dim")
         line.append(f"{event.kind:<23}", style=f"not dim {show.colour(event.kind)}")
         spoken = event.kind == "turn.output"
-        line.append(f"  {show.detail(event)}".rstrip(), style="not dim bold" if spoken else "")
+        line.append(f"  {show.detail(event)}", style="not dim bold" if spoken else "")
+        line.rstrip()
         output.say(line)
 
-    def _step(self, text: str) -> None:
+    def _step(self, *lines: str) -> None:
         output.say()
-        output.say(output.styled("▸ ", "bold cyan").append(text, style="not bold default"))
+        for mark, line in zip(("▸ ", *("  ",) * len(lines)), lines, strict=False):
+            output.say(output.styled(mark, "bold cyan").append(line, style="not bold default"))

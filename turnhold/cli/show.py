@@ -181,12 +181,12 @@ def detail(event: EventView) -> str:
     """What there is to know of an event beside its kind and its Turn, on one line."""
     data: dict[str, Any] = dict(event.data)
     words: list[str] = []
-    content = data.pop("content", None)
-    if content is not None:
+    if (content := data.pop("content", None)) is not None:
         words.append(one_line(content_text(OUTPUT.validate_python(content))))
-    error = data.pop("error", None)
-    if error is not None:
+    if (error := data.pop("error", None)) is not None:
         words.append(one_line(f"{error.get('code')}: {error.get('message')}"))
+    if (response := data.pop("response", None)) is not None:
+        words.append(f'response="{one_line(content_text(OUTPUT.validate_python(response)))}"')
     words += [f"{name}={_brief(value)}" for name, value in data.items() if value is not None]
     return " ".join(styled(word).plain for word in words)
 

@@ -8,13 +8,14 @@ import contextlib
 import fcntl
 import os
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import IO, Self
 
 import httpx2
@@ -308,32 +309,52 @@ def run_worker() -> None:
     """Runs the worker in this process until it is asked to stop, configured by the environment.
 
     Raises:
-        BadSettings: see there.
-        StackError: the application is not installed.
+        CommandFailed: it is not installed, wrongly configured, or cannot go on.
     """
     settings = _settings()
     _find_agents_here()
+    from turnhold.agents.errors import AgentLoadError
+
     try:
         import worker
     except ModuleNotFoundError as error:
         raise _not_installed(error) from error
-    asyncio.run(worker.run(settings))
+    try:
+        asyncio.run(worker.run(settings))
+    except AgentLoadError as error:
+        raise CommandFailed(str(error), USAGE) from error
+    except worker.WorkerError as error:
+        raise CommandFailed(str(error), error.exit_code) from error
 
 
 def run_api() -> None:
     """Runs the API in this process until it is asked to stop, configured by the environment.
 
     Raises:
-        BadSettings: see there.
-        StackError: the application is not installed.
+        CommandFailed: it is not installed, wrongly configured, or cannot go on.
     """
     settings = _settings()
     _find_agents_here()
+    from turnhold.agents.errors import AgentLoadError
+    from turnhold.keys import KeysFileError
+    from turnhold.temporal.connection import CannotConnect
+
     try:
         from api import app
     except ModuleNotFoundError as error:
         raise _not_installed(error) from error
-    asyncio.run(app.serve(settings))
+    try:
+        asyncio.run(_serve(app, settings))
+    except (AgentLoadError, KeysFileError, CannotConnect, app.CannotServe) as error:
+        raise CommandFailed(str(error), USAGE) from error
+
+
+async def _serve(app: ModuleType, settings: Settings) -> None:
+    """Serves until SIGTERM or SIGINT, both of which are an orderly end."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await app.serve(settings, stop=stop)
 
 
 def _settings() -> Settings:
