@@ -7,7 +7,7 @@ ENV PYTHONUNBUFFERED=1 \
     PIP_DISABLE_PIP_VERSION_CHECK=1
 
 # The API's keys file lives in this directory; a new volume mounted there takes over its owner.
-RUN useradd --system --uid 10001 --create-home turnhold \
+RUN useradd --uid 10001 --create-home turnhold \
     && install -d -o turnhold -g turnhold -m 0700 /var/lib/turnhold
 
 WORKDIR /app

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from turnhold.cli.main import app
 from turnhold.session.creation import Config
 from turnhold.settings import Settings
 
@@ -40,6 +41,11 @@ def test_our_services_set_only_settings_that_exist_and_are_valid(
     for name, value in given.items():
         monkeypatch.setenv(name, value)
     assert Settings().agent_modules
+
+
+def test_our_services_run_commands_that_exist() -> None:
+    commands = {command.name or command.callback.__name__ for command in app.registered_commands}
+    assert {SERVICES[name]["command"][0] for name in OURS if "command" in SERVICES[name]} <= commands
 
 
 def test_worker_and_api_load_the_same_agents_s6() -> None:
