@@ -54,7 +54,7 @@ def dev(
     run_dev(Plan(data, True, port, temporal_port, ui_port, workers, settings))
 
 
-@app.command(epilog="Example: TEMPORAL_ADDRESS=temporal:7233 TURNHOLD_AGENTS=my_agents turnhold worker")
+@app.command(epilog="Example: TURNHOLD_AGENTS=my_agents turnhold worker")
 def worker() -> None:
     """Run a worker process, configured by TEMPORAL_* and TURNHOLD_*. SIGTERM stops it in order."""
     from turnhold.cli.stack import run_worker
@@ -62,7 +62,7 @@ def worker() -> None:
     run_worker()
 
 
-@app.command(epilog="Example: TEMPORAL_ADDRESS=temporal:7233 TURNHOLD_PORT=8080 turnhold api")
+@app.command(epilog="Example: TURNHOLD_AGENTS=my_agents TURNHOLD_PORT=8080 turnhold api")
 def api() -> None:
     """Run an API process, configured by TEMPORAL_* and TURNHOLD_*. SIGTERM stops it in order."""
     from turnhold.cli.stack import run_api

@@ -155,7 +155,7 @@ def ls(
     connection.call(url, api_key, work)
 
 
-@session_commands.command(epilog="Example: turnhold session get ses_0123456789abcdef")
+@session_commands.command(epilog="Example: turnhold session get $SESSION")
 def get(session: SessionId, url: Url = DEFAULT_URL, api_key: ApiKey = None, as_json: Json = False) -> None:
     """Show a Session: its status, Turns, Process and holds."""
 
@@ -169,7 +169,7 @@ def get(session: SessionId, url: Url = DEFAULT_URL, api_key: ApiKey = None, as_j
         show.session(view)
 
 
-@session_commands.command(epilog="Example: turnhold session enqueue ses_0123456789abcdef --text 'say more'")
+@session_commands.command(epilog="Example: turnhold session enqueue $SESSION --text 'say more'")
 def enqueue(
     session: SessionId,
     text: Text = None,
@@ -216,7 +216,7 @@ def _follow(
     return connection.call(url, api_key, work)
 
 
-@session_commands.command(epilog="Example: turnhold session events ses_0123456789abcdef --since 12")
+@session_commands.command(epilog="Example: turnhold session events $SESSION --since 12")
 def events(
     session: SessionId,
     since: Annotated[int, typer.Option(help="After this sequence.", min=0)] = 0,
@@ -266,7 +266,7 @@ def events(
         show_event(event)
 
 
-@session_commands.command(epilog="Example: turnhold session attach ses_0123456789abcdef --since 12")
+@session_commands.command(epilog="Example: turnhold session attach $SESSION --since 12")
 def attach(
     session: SessionId,
     since: Annotated[int, typer.Option(help="After this event sequence.", min=0)] = 0,
@@ -285,7 +285,7 @@ def attach(
     follow.follow(url, api_key, session, since=since, on_event=show_event if as_jsonl else None)
 
 
-@session_commands.command(epilog="Example: turnhold session resume ses_0123456789abcdef --all")
+@session_commands.command(epilog="Example: turnhold session resume $SESSION --all")
 def resume(
     session: SessionId,
     hold: Annotated[str | None, typer.Option(help="The hold's ID (hld_…).")] = None,
@@ -335,7 +335,7 @@ def resume(
         raise typer.Exit(outcome.PENDING)
 
 
-@session_commands.command(epilog="Example: turnhold session close ses_0123456789abcdef")
+@session_commands.command(epilog="Example: turnhold session close $SESSION")
 def close(
     session: SessionId,
     idempotency_key: IdempotencyKey = None,

@@ -16,7 +16,7 @@ SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The Session's
 TurnId = Annotated[str, typer.Argument(metavar="TURN", help="The Turn's ID (trn_…).")]
 
 
-@turn_commands.command(epilog="Example: turnhold session turn get ses_0123456789abcdef trn_0123456789abcdef1")
+@turn_commands.command(epilog="Example: turnhold session turn get $SESSION $TURN")
 def get(
     session: SessionId,
     turn: TurnId,
@@ -32,9 +32,7 @@ def get(
     _print(connection.call(url, api_key, work), as_json)
 
 
-@turn_commands.command(
-    epilog="Example: turnhold session turn wait ses_0123456789abcdef trn_0123456789abcdef1"
-)
+@turn_commands.command(epilog="Example: turnhold session turn wait $SESSION $TURN")
 def wait(
     session: SessionId,
     turn: TurnId,
