@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 from pydantic_core import to_json
 
-from api.parameters import Text
+from api.parameters import NoNul
 from turnhold.session import ids
 from turnhold.session.commands import EnqueuePayload, FullContent, ResumePayload
 from turnhold.session.creation import Config, Metadata, SessionKey
@@ -39,7 +39,7 @@ class CreateBody(Record):
 
     agent: str
     input: FullContent | None = None
-    key: Annotated[SessionKey, Text] | None = None
+    key: Annotated[SessionKey, NoNul] | None = None
     config: ConfigBody | None = None
     metadata: Metadata = Field(default_factory=dict)
 

@@ -1,6 +1,8 @@
 """The timeline: pages as JSON, and the same path as a live stream."""
 
+import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
@@ -15,7 +17,7 @@ from api.parameters import EventsQuery, LastEventID
 from api.problems import described
 from api.services import ReadableSession, Wired
 from turnhold.session.views import EventPage, PageRequest, ReadRequest, ReadResult
-from turnhold.temporal.watch import End, Gap
+from turnhold.temporal.watch import End, Gap, Watched
 
 EVENT_STREAM = "text/event-stream"
 
@@ -33,33 +35,46 @@ stream_router = APIRouter(prefix="/v1/sessions/{session_id}", route_class=Stream
 router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["events"])
 
 
-async def standing(session_id: ReadableSession, wired: Wired) -> ReadResult:
-    """How the Session stands. A stream that cannot begin is a problem, not a stream cut short."""
-    return await wired.gateway.read(session_id, ReadRequest())
+@dataclass(frozen=True)
+class Beginning:
+    """Where a stream begins: the cursor, the kinds that pass, and how the Session stands."""
+
+    session_id: str
+    after: int
+    kinds: frozenset[str]
+    first: ReadResult
+
+
+async def beginning(
+    session_id: ReadableSession,
+    wired: Wired,
+    query: Annotated[EventsQuery, Query()],
+    last_event_id: LastEventID = None,
+) -> Beginning:
+    """A stream that cannot begin is a problem, not a stream cut short: so this is a dependency."""
+    first = await wired.gateway.read(session_id, ReadRequest())
+    after = query.after if last_event_id is None else last_event_id
+    return Beginning(session_id, after, frozenset(query.kind), first)
 
 
 @stream_router.get("/events", response_class=EventSourceResponse, include_in_schema=False)
 async def stream_events(
-    session_id: ReadableSession,
-    wired: Wired,
-    first: Annotated[ReadResult, Depends(standing)],
-    query: Annotated[EventsQuery, Query()],
-    last_event_id: LastEventID = None,
+    begin: Annotated[Beginning, Depends(beginning)], wired: Wired
 ) -> AsyncIterator[ServerSentEvent]:
     """Every retained event after the cursor, as it happens, until the Session has ended."""
-    after = query.after if last_event_id is None else last_event_id
-    yield ServerSentEvent(comment=f"{session_id} after {after}")
-    async for item in wired.watcher.events(session_id, after, first):
-        match item:
-            case Gap(retained_after=boundary):
-                yield ServerSentEvent(event="gap", data={"retained_after": boundary})
-            case End(terminated=terminated):
-                if terminated:
-                    yield ServerSentEvent(comment="the Session was terminated")
-            case _ if not query.kind or item.event.kind in query.kind:
-                yield ServerSentEvent(id=str(item.event.sequence), event=item.event.kind, raw_data=item.json)
-            case _:
-                pass
+    yield ServerSentEvent(comment=f"{begin.session_id} after {begin.after}")
+    events = wired.watcher.events(begin.session_id, begin.after, begin.first)
+    async with contextlib.aclosing(events):
+        async for item in events:
+            match item:
+                case Gap(retained_after=boundary):
+                    yield ServerSentEvent(event="gap", data={"retained_after": boundary})
+                case End(terminated=terminated):
+                    if terminated:
+                        yield ServerSentEvent(comment="the Session was terminated")
+                case Watched(event=event, json=json):
+                    if not begin.kinds or event.kind in begin.kinds:
+                        yield ServerSentEvent(id=str(event.sequence), event=event.kind, raw_data=json)
 
 
 _STREAM_DOCUMENTED: dict[int | str, dict[str, Any]] = {

@@ -33,15 +33,16 @@ def _known_kind(kind: str) -> str:
     return kind
 
 
-def _text(value: str) -> str:
+def _without_nul(value: str) -> str:
     if "\x00" in value:
         raise PydanticCustomError("text", "a NUL character is no text")
     return value
 
 
+NoNul = AfterValidator(_without_nul)
 Digits = BeforeValidator(_digits)
 Cursor = Annotated[int, Field(ge=0, le=limits.MAX_CURSOR), Digits]
-Text = Annotated[str, Field(min_length=1), AfterValidator(_text)]
+Text = Annotated[str, Field(min_length=1), NoNul]
 Kind = Annotated[
     str, AfterValidator(_known_kind), Field(json_schema_extra={"enum": [*KINDS]}, description="event kind")
 ]
@@ -71,7 +72,7 @@ class SessionsQuery(Query):
 
 class LookupQuery(Query):
     agent: Text
-    key: Annotated[str, Field(min_length=1, max_length=limits.SESSION_KEY_CHARS)]
+    key: Annotated[str, Field(min_length=1, max_length=limits.SESSION_KEY_CHARS), NoNul]
 
 
 class TurnsQuery(Query):

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -108,7 +108,7 @@ class Watcher:
 
     async def events(
         self, session_id: str, after: int, first: ReadResult
-    ) -> AsyncIterator[Watched | Gap | End]:
+    ) -> AsyncGenerator[Watched | Gap | End]:
         """Every retained event after `after`, once and in order, as it happens; ends with an `End`.
 
         `first` is a fresh answer of the Session: whoever begins to watch has just looked at it.
@@ -153,7 +153,7 @@ class Watcher:
 
     async def _turn_ends(self, session_id: str, turn_id: str, first: ReadResult) -> None:
         events = self.events(session_id, first.session.last_event_sequence, first)
-        async with contextlib.aclosing(events):  # pyright: ignore[reportArgumentType]
+        async with contextlib.aclosing(events):
             async for item in events:
                 if isinstance(item, Watched):
                     if item.event.turn_id == turn_id and item.event.kind in TERMINAL:
