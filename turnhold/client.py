@@ -230,7 +230,7 @@ class Client:
 
     async def turn(self, session_id: str, turn_id: str, *, wait: float | None = None) -> TurnView:
         """A Turn; with `wait`, as soon as it has ended, or as it is after that many seconds (0–60)."""
-        response = await self._get(_path(session_id, "turns", turn_id), wait=wait)
+        response = await self._get(_path(session_id, "turns", turn_id), wait=wait and round(wait, 3))
         return self._read(response, TurnView)
 
     async def wait_turn(self, session_id: str, turn_id: str, *, patience: float = math.inf) -> TurnView:
