@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from pydantic import JsonValue, ValidationError
 from pydantic_core import from_json
@@ -51,7 +51,7 @@ def output_of(content: OutputContent) -> Output:
     else:
         written = [content] if isinstance(content, TextPart | JsonPart | Mapping) else content
         try:
-            parts = OUTPUT.validate_python(tuple(written))
+            parts = OUTPUT.validate_python(tuple(_in_plain_json(part) for part in written))
         except ValidationError as error:
             raise ValueError(f"not content: {error.errors()[0]['msg']}") from None
     clean: list[TextPart | JsonPart] = []
@@ -62,6 +62,14 @@ def output_of(content: OutputContent) -> Output:
             encodable(part.text)
             clean.append(part)
     return merged(tuple(clean))
+
+
+def _in_plain_json(part: Any) -> Any:
+    """A part written as a dict, with whatever `clean_json` makes of its value."""
+    if isinstance(part, Mapping):
+        fields = dict(cast("Mapping[str, Any]", part))
+        return fields | {"value": clean_json(fields["value"])[0]} if "value" in fields else fields
+    return part
 
 
 def utf8_bytes(content: Output) -> int:

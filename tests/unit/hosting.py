@@ -1,0 +1,102 @@
+"""A host without Temporal: a link in memory, and calls as a Session makes them."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from activities.host import Host
+from turnhold.agents.definition import AgentDefinition, agent
+from turnhold.session import hosting
+from turnhold.session.values import OUTPUT, Origin, TextPart, text_of
+from turnhold.session.views import TurnView
+
+SESSION = "ses_test0000"
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Link:
+    """What Sessions were told. `down` is how many reports fail first; `gone` are ended Sessions."""
+
+    def __init__(self) -> None:
+        self.reports: list[hosting.Report] = []
+        self.down = 0
+        self.gone: set[str] = set()
+        self.past: list[TurnView] = []
+
+    async def report(self, session_id: str, report: hosting.Report) -> bool:
+        if self.down:
+            self.down -= 1
+            raise ConnectionError("Temporal is away")
+        if session_id in self.gone:
+            return False
+        self.reports.append(report)
+        return True
+
+    async def history(self, session_id: str, limit: int) -> list[TurnView]:
+        return self.past[-limit:]
+
+    @property
+    def facts(self) -> list[hosting.Fact]:
+        return [fact for report in self.reports for fact in report.facts]
+
+
+def make_host(*agents: AgentDefinition, link: Link | None = None, max_processes: int = 10) -> Host:
+    return Host(
+        {definition.name: definition for definition in agents},
+        link or Link(),
+        queue="q-host-1",
+        deployment="unversioned",
+        max_processes=max_processes,
+    )
+
+
+def start_call(agent_name: str = "test", epoch: int = 1, **changes: Any) -> hosting.StartProcessCall:
+    session = hosting.SessionInfo(
+        id=changes.pop("session_id", SESSION),
+        agent=agent_name,
+        environment="default",
+        metadata=changes.pop("metadata", {}),
+    )
+    recovery = hosting.Recovery(kind="initial")
+    fields = {"init_timeout": 5, "stop_deadline": 2} | changes
+    return hosting.StartProcessCall(session=session, epoch=epoch, recovery=recovery, **fields)
+
+
+def turn_call(text: str = "", number: int = 1, epoch: int = 1, **changes: Any) -> hosting.RunTurnCall:
+    fields: dict[str, Any] = {"session_id": SESSION, "state": None, "stop_deadline": 2} | changes
+    return hosting.RunTurnCall(
+        epoch=epoch,
+        turn_id=f"trn_{number}",
+        sequence=number,
+        input=(TextPart(text=text),),
+        origin=Origin(),
+        created_at=NOW,
+        **fields,
+    )
+
+
+def stop_call(number: int = 1, reason: str = "interrupt") -> hosting.StopTurnCall:
+    return hosting.StopTurnCall(session_id=SESSION, epoch=1, turn_id=f"trn_{number}", reason=reason)
+
+
+def stop_process_call(deadline: float = 2, *, abandon: bool = False) -> hosting.StopProcessCall:
+    return hosting.StopProcessCall(
+        session_id=SESSION, epoch=1, reason="test", abandon=abandon, stop_deadline=deadline
+    )
+
+
+def written(facts: Any) -> str:
+    """All output text in these facts."""
+    parts = [p for f in facts if isinstance(f, hosting.OutputWritten) for p in f.content]
+    return text_of(OUTPUT.validate_python(tuple(parts)))
+
+
+async def run_one(
+    handler: Any, text: str = "", *, link: Link | None = None, **changes: Any
+) -> hosting.TurnOutcome:
+    """The outcome of one Turn of an Agent with this handler."""
+    host = make_host(agent("test")(handler), link=link)
+    assert (await host.start_process(start_call())).status == "started"
+    try:
+        return await host.run_turn(turn_call(text, **changes))
+    finally:
+        await host.stop_process(stop_process_call())

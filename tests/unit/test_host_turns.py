@@ -1,0 +1,395 @@
+"""Turns on a host: handlers, outcomes, output, state."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from activities.waiting import ProcessUnknown, Superseded
+from tests.harness import poll
+from tests.unit.hosting import (
+    SESSION,
+    Link,
+    make_host,
+    run_one,
+    start_call,
+    stop_call,
+    stop_process_call,
+    turn_call,
+    written,
+)
+from turnhold import AskCancelled, Refused, agent, choice
+from turnhold.session import hosting, limits
+from turnhold.session.model import Answer
+
+
+async def test_s14_a_result_and_a_response():
+    async def handler(turn, ctx):
+        turn.respond("done")
+        return {"n": (1, 2)}
+
+    outcome = await run_one(handler)
+    assert (outcome.how, outcome.result, outcome.process) == ("completed", {"n": [1, 2]}, "live")
+    assert outcome.response[0].text == "done"
+
+
+async def test_s14_a_second_response_raises():
+    async def handler(turn, ctx):
+        turn.respond("one")
+        turn.respond("two")
+
+    outcome = await run_one(handler)
+    assert (outcome.how, outcome.error.type, outcome.response) == ("failed", "RuntimeError", None)
+
+
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [
+        (object(), "invalid_result"),
+        (float("nan"), "invalid_result"),
+        ("\ud800", "invalid_result"),
+        ("x" * limits.RESULT_BYTES, "result_too_large"),
+    ],
+)
+async def test_s14_a_result_that_cannot_be_kept_fails_the_turn(value, code):
+    async def handler(turn, ctx):
+        return value
+
+    outcome = await run_one(handler)
+    assert (outcome.how, outcome.error.code, outcome.result) == ("failed", code, None)
+
+
+async def test_s12_an_exception_fails_the_turn_and_the_next_one_runs():
+    async def handler(turn, ctx):
+        ctx.state = {"seen": turn.text}
+        raise KeyError("\ud800" + "x" * 5_000)
+
+    host = make_host(agent("test")(handler))
+    await host.start_process(start_call())
+    for number in (1, 2):
+        outcome = await host.run_turn(turn_call("hi", number))
+        assert (outcome.how, outcome.error.code, outcome.error.type) == (
+            "failed",
+            "handler_failed",
+            "KeyError",
+        )
+        assert len(outcome.error.message) == limits.ERROR_MESSAGE_CHARS
+        assert outcome.state == {"seen": "hi"}
+        outcome.model_dump_json()
+    await host.stop_process(stop_process_call())
+
+
+async def test_s73_a_refusal_that_is_not_caught_fails_with_its_code():
+    async def handler(turn, ctx):
+        await ctx.sessions.spawn("other", "hi", key="k")
+
+    assert (await run_one(handler)).error.code == "not_implemented"
+
+
+async def test_s18_every_turn_has_a_fresh_copy_and_invalid_state_commits_nothing():
+    async def handler(turn, ctx):
+        ctx.state["n"] += 1
+        if turn.text == "break":
+            ctx.state["n"] = {1}
+        return ctx.state["n"] if turn.text != "break" else None
+
+    outcome = await run_one(handler, state={"n": 1})
+    assert (outcome.result, outcome.state) == (2, {"n": 2})
+    outcome = await run_one(handler, "break", state={"n": 1})
+    assert (outcome.how, outcome.error.code, outcome.state) == ("failed", "invalid_state", {"n": 1})
+
+    async def large(turn, ctx):
+        ctx.state = "x" * limits.STATE_BYTES
+
+    assert (await run_one(large)).error.code == "invalid_state"
+
+
+async def test_s15_a_short_turn_sends_no_report():
+    async def handler(turn, ctx):
+        await turn.output.write("a")
+        await turn.output.write("b")
+        await turn.output.write({"type": "json", "value": 1})
+
+    link = Link()
+    outcome = await run_one(handler, link=link)
+    assert link.reports == []
+    assert outcome.first == 1
+    assert [part.type for fact in outcome.facts for part in fact.content] == ["text", "json"]
+    assert written(outcome.facts) == "ab"
+
+
+async def test_s15_output_is_complete_and_numbered_without_gaps_whatever_the_link_does():
+    async def handler(turn, ctx):
+        for number in range(3_000):
+            await turn.output.write(f"{number:06d}" + "x" * 494)
+            if number % 500 == 0:
+                await asyncio.sleep(0.02)
+
+    link = Link()
+    link.down = 2
+    outcome = await run_one(handler, link=link)
+    taken, text = 0, ""
+    for first, facts in [*((r.first, r.facts) for r in link.reports), (outcome.first, outcome.facts)]:
+        for number, fact in enumerate(facts, first):
+            if number > taken:
+                assert number == taken + 1
+                taken, text = number, text + written([fact])
+    assert [int(text[at : at + 6]) for at in range(0, len(text), 500)] == list(range(3_000))
+    for report in link.reports:
+        assert len(report.model_dump_json()) < 2 * limits.REPORT_BYTES
+    assert len(outcome.model_dump_json()) < 2 * limits.REPORT_BYTES
+
+
+async def test_s15_a_fragment_too_large_and_too_much_output_raise():
+    async def fragment(turn, ctx):
+        await turn.output.write("x" * limits.OUTPUT_FRAGMENT_BYTES)
+
+    async def much(turn, ctx):
+        for _ in range(9):
+            await turn.output.write("ü" * (limits.MIB // 2))
+
+    assert (await run_one(fragment)).error.type == "ValueError"
+    link = Link()
+    outcome = await run_one(much, link=link)
+    assert outcome.error.type == "ValueError"
+
+
+async def test_s15_a_lone_surrogate_raises_in_the_handler():
+    async def handler(turn, ctx):
+        for call in (lambda: turn.output.write("a\ud800"), lambda: turn.respond("\ud800")):
+            try:
+                await call()
+            except ValueError:
+                continue
+            return "not raised"
+        return "raised"
+
+    assert (await run_one(handler)).result == "raised"
+
+
+async def test_s15_write_waits_while_nothing_can_be_sent():
+    progress = []
+
+    async def handler(turn, ctx):
+        for number in range(4):
+            await turn.output.write("x" * (limits.MIB // 2))
+            progress.append(number)
+
+    link = Link()
+    link.down = 1_000_000
+    host = make_host(agent("test")(handler), link=link)
+    await host.start_process(start_call())
+    turn = asyncio.create_task(host.run_turn(turn_call()))
+    await poll(lambda: link.down < 999_998)
+    assert progress == [0]
+    link.down = 0
+    outcome = await turn
+    assert outcome.how == "completed"
+    await host.stop_process(stop_process_call())
+
+
+async def test_s16_a_turn_that_is_over_cannot_write():
+    kept = []
+
+    async def handler(turn, ctx):
+        if kept:
+            with pytest.raises(RuntimeError):
+                await kept[0].output.write("late")
+            return "refused"
+        kept.append(turn)
+        return None
+
+    host = make_host(agent("test")(handler))
+    await host.start_process(start_call())
+    await host.run_turn(turn_call(number=1))
+    assert (await host.run_turn(turn_call(number=2))).result == "refused"
+    await host.stop_process(stop_process_call())
+
+
+def blocking(turn, ctx):
+    turn.output.write(f"{threading.current_thread().name}\n")
+    ctx.state = [turn.text, len(ctx.history(5))]
+    if turn.text == "wait":
+        turn.interrupted.wait(10)
+        try:
+            turn.output.write("not")
+        except asyncio.CancelledError:
+            turn.output.write("cleaned up")
+            raise
+    if turn.text == "stop iteration":
+        next(iter(()))
+    return turn.sequence
+
+
+async def test_plain_functions_run_in_a_thread_with_blocking_twins():
+    outcome = await run_one(blocking, "hi")
+    assert (outcome.how, outcome.result, outcome.state) == ("completed", 1, ["hi", 0])
+    assert "process-" in written(outcome.facts)
+    outcome = await run_one(blocking, "stop iteration")
+    assert (outcome.how, outcome.error.type) == ("failed", "RuntimeError")
+
+
+async def test_plain_functions_notice_a_stop():
+    host = make_host(agent("test")(blocking))
+    await host.start_process(start_call())
+    turn = asyncio.create_task(host.run_turn(turn_call("wait")))
+    await asyncio.sleep(0)
+    host.stop_turn(stop_call())
+    outcome = await turn
+    assert outcome.how == "stopped"
+    await host.stop_process(stop_process_call())
+
+
+async def test_s13_a_second_call_attaches_and_the_first_is_superseded():
+    release = threading.Event()
+
+    async def handler(turn, ctx):
+        while not release.is_set():  # noqa: ASYNC110 - set on another loop
+            await asyncio.sleep(0.01)
+        return "once"
+
+    host = make_host(agent("test")(handler))
+    await host.start_process(start_call())
+    first = asyncio.create_task(host.run_turn(turn_call()))
+    await asyncio.sleep(0)
+    second = asyncio.create_task(host.run_turn(turn_call()))
+    with pytest.raises(Superseded):
+        await first
+    second.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await second
+    release.set()
+    assert (await host.run_turn(turn_call())).result == "once"
+    assert (await host.run_turn(turn_call())).result == "once", "kept until the next Turn shows it arrived"
+    await host.run_turn(turn_call(number=2))
+    with pytest.raises(ProcessUnknown):
+        await host.run_turn(turn_call(number=1))
+    await host.stop_process(stop_process_call())
+
+
+async def test_s10_facts_are_numbered_through_all_turns_of_a_process():
+    async def handler(turn, ctx):
+        await turn.output.write("x")
+
+    host = make_host(agent("test")(handler))
+    await host.start_process(start_call())
+    firsts = [(await host.run_turn(turn_call(number=n))).first for n in (1, 2, 3)]
+    assert firsts == [1, 2, 3]
+    await host.stop_process(stop_process_call())
+
+
+async def test_s58_a_stop_before_the_turn_leaves_it_unbegun_and_one_after_interrupts():
+    began = []
+
+    async def handler(turn, ctx):
+        began.append(turn.id)
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            await turn.output.write("cleaned up")
+            assert turn.interrupted
+
+    host = make_host(agent("test")(handler))
+    await host.start_process(start_call())
+    host.stop_turn(stop_call(1))
+    assert (await host.run_turn(turn_call(number=1))).how == "stopped"
+    assert began == []
+    turn = asyncio.create_task(host.run_turn(turn_call(number=2)))
+    await poll(lambda: began)
+    stopped_at = time.monotonic()
+    host.stop_turn(stop_call(2))
+    outcome = await turn
+    assert (outcome.how, outcome.reason, written(outcome.facts)) == ("stopped", None, "cleaned up")
+    assert time.monotonic() - stopped_at < 1
+    await host.stop_process(stop_process_call())
+
+
+async def test_s30_messages_are_handled_one_at_a_time_and_settled():
+    async def handler(turn, ctx):
+        last = asyncio.Event()
+
+        async def hear(message):
+            if message.text == "boom":
+                raise ValueError("no")
+            if message.text == "b":
+                last.set()
+
+        await turn.on_message(hear)
+        await last.wait()
+
+    link = Link()
+    host = make_host(agent("test")(handler), link=link)
+    await host.start_process(start_call())
+    turn = asyncio.create_task(host.run_turn(turn_call()))
+    await poll(lambda: hosting.HandlerRegistered() in link.facts)
+    for number, text in enumerate(["a", "boom", "b", "b"], 1):
+        number = min(number, 3)
+        host.deliver_message(
+            hosting.DeliverMessageCall(
+                session_id=SESSION, epoch=1, turn_id="trn_1", message_id=f"msg_{number}", content=text
+            )
+        )
+    outcome = await turn
+    assert outcome.how == "completed"
+    numbered = {r.first + at: f for r in link.reports for at, f in enumerate(r.facts)}
+    numbered |= {outcome.first + at: f for at, f in enumerate(outcome.facts)}
+    settled = {f.message_id: f.reason for f in numbered.values() if f.kind == "message_settled"}
+    assert settled == {"msg_1": None, "msg_2": "handler_failed", "msg_3": None}
+    await host.stop_process(stop_process_call())
+
+
+async def ask_and(answer: hosting.AnswerAskCall | None, link: Link) -> hosting.TurnOutcome:
+    async def handler(turn, ctx):
+        reply = await turn.ask("Sure?", choice("yes", "no"), timeout=5)
+        return reply.selected
+
+    host = make_host(agent("test")(handler), link=link)
+    await host.start_process(start_call())
+    turn = asyncio.create_task(host.run_turn(turn_call()))
+    asked = await poll(lambda: next((f for f in link.facts if f.kind == "ask_created"), None))
+    assert (asked.prompt, asked.timeout) == ("Sure?", 5)
+    if answer is None:
+        host.stop_turn(stop_call())
+    else:
+        host.answer_ask(answer.but(ask_id=asked.ask_id))
+        host.answer_ask(answer.but(ask_id=asked.ask_id, answer=Answer(selected=("no",))))
+    outcome = await turn
+    await host.stop_process(stop_process_call())
+    return outcome
+
+
+ANSWER = hosting.AnswerAskCall(session_id=SESSION, epoch=1, turn_id="trn_1", ask_id="")
+
+
+async def test_s41_the_first_answer_wins():
+    outcome = await ask_and(ANSWER.but(answer=Answer(selected=("yes",))), Link())
+    assert outcome.result == ["yes"]
+
+
+async def test_s42_a_cancelled_ask_raises_and_not_caught_fails_the_turn():
+    outcome = await ask_and(ANSWER.but(reason="timeout"), Link())
+    assert (outcome.how, outcome.error.code, outcome.error.type) == (
+        "failed",
+        "ask_cancelled",
+        "AskCancelled",
+    )
+    assert (await ask_and(None, Link())).how == "stopped"
+
+
+async def test_s42_an_eleventh_pending_ask_raises():
+    async def handler(turn, ctx):
+        asking = [asyncio.create_task(turn.ask(str(n))) for n in range(10)]
+        await asyncio.sleep(0)
+        with pytest.raises(RuntimeError):
+            await turn.ask("one more")
+        for task in asking:
+            task.cancel()
+        return "raised"
+
+    assert (await run_one(handler)).result == "raised"
+
+
+def test_what_authors_catch_is_exported():
+    assert Refused("x", "y").code == "x"
+    assert AskCancelled("timeout").reason == "timeout"
