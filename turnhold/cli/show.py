@@ -136,6 +136,7 @@ def turn(view: TurnView) -> None:
         )
     )
     if view.output:
+        say()
         say(content_text(view.output).rstrip("\n"))
 
 
