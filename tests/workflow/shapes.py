@@ -1,0 +1,145 @@
+"""Sessions of every shape, to be recorded: `python -m tests.workflow.shapes` writes their histories.
+
+Record again only when a shape is new: the recorded files are what running Sessions look like, and
+code that cannot replay them would strand those.
+"""
+
+import asyncio
+import sys
+import tempfile
+import uuid
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from temporalio.client import Client, WorkflowHandle
+
+from tests.harness import poll
+from tests.workflow.stub_host import StubHost, completes, events, read, start, until_idle
+from turnhold.cli.stack import Plan, Stack
+from turnhold.session import hosting
+from turnhold.temporal.plugin import PLUGIN
+
+HISTORIES = Path(__file__).parent / "histories"
+Handle = WorkflowHandle[Any, Any]
+Shape = Callable[[Client, str, StubHost], Awaitable[Handle]]
+
+
+async def idle(client: Client, queue: str, _host: StubHost) -> Handle:
+    """Created without input: no Turn has run."""
+    handle = await start(client, queue)
+    await until_idle(handle)
+    return handle
+
+
+async def conversation(client: Client, queue: str, host: StubHost) -> Handle:
+    """Completed, failed and completed again, by signals from the API and by hand; then closed."""
+
+    def turn(call: hosting.RunTurnCall) -> dict[str, Any]:
+        if call.sequence == 2:
+            error = {"code": "handler_failed", "type": "ValueError", "message": "no"}
+            return {"how": "failed", "error": error}
+        return completes(call)
+
+    host.turn = turn
+    handle = await start(client, queue, "one")
+    await handle.signal("enqueue", {"input": "two", "idempotency_key": "k", "fingerprint": "f"})
+    await handle.signal("enqueue", {"input": "two", "idempotency_key": "k", "fingerprint": "f"})
+    await handle.signal("enqueue", {"input": "three"})
+    await handle.signal("nonsense", 7)
+    await until_idle(handle)
+    await handle.signal("close")
+    await handle.result()
+    return handle
+
+
+async def held(client: Client, queue: str, host: StubHost) -> Handle:
+    """Three failures of `init`, a hold, its release, a Turn."""
+    host.init_fails = 3
+    handle = await start(client, queue, "work")
+    hold_id = await poll(lambda: _hold(handle))
+    await handle.signal("resume", {"hold_id": hold_id})
+    await until_idle(handle)
+    return handle
+
+
+async def _hold(handle: Handle) -> str | None:
+    return next((hold.id for hold in (await read(handle)).session.holds), None)
+
+
+async def died(client: Client, queue: str, host: StubHost) -> Handle:
+    """A Process that dies under a Turn, and the next one."""
+
+    def turn(call: hosting.RunTurnCall) -> dict[str, Any]:
+        if call.sequence == 1:
+            return {"how": "died", "process": "process_failed", "detail": "it exited"}
+        return completes(call)
+
+    host.turn = turn
+    handle = await start(client, queue, "one")
+    await handle.signal("enqueue", {"input": "two"})
+    await until_idle(handle)
+    return handle
+
+
+async def hibernated(client: Client, queue: str, _host: StubHost) -> Handle:
+    """Stopped for idleness and woken by the next Turn; closed for idleness in the end."""
+    handle = await start(client, queue, "one", hibernate_after_idle=0.2, close_after_idle=2)
+    await poll(lambda: _has(handle, "session.process_stopped"))
+    await handle.signal("enqueue", {"input": "two"})
+    await handle.result()
+    return handle
+
+
+async def _has(handle: Handle, kind: str) -> bool:
+    return any(event.kind == kind for event in await events(handle))
+
+
+async def continued(client: Client, queue: str, _host: StubHost) -> Handle:
+    """Several runs, Turns pending at the roll-overs; the last run is recorded."""
+    handle = await start(client, queue, events_per_run=40)
+    latest: Handle = client.get_workflow_handle(handle.id)
+    for number in range(12):
+        await latest.signal("enqueue", {"input": str(number)})
+    await until_idle(latest)
+    return latest
+
+
+async def cancelled(client: Client, queue: str, _host: StubHost) -> Handle:
+    """Temporal's own Cancel."""
+    handle = await start(client, queue, "one")
+    await until_idle(handle)
+    await handle.cancel()
+    await handle.result()
+    return handle
+
+
+SHAPES: dict[str, Shape] = {
+    shape.__name__: shape for shape in (idle, conversation, held, died, hibernated, continued, cancelled)
+}
+
+
+async def record(client: Client, name: str) -> str:
+    """The history of one shape, run now, as JSON."""
+    queue = f"shapes-{uuid.uuid4()}"
+    host = StubHost()
+    async with host.serve(client, queue):
+        handle = await SHAPES[name](client, queue, host)
+        return (await handle.fetch_history()).to_json()
+
+
+async def _record_all(address: str) -> None:
+    client = await Client.connect(address, plugins=[PLUGIN])
+    for name in SHAPES:
+        (HISTORIES / f"{name}.json").write_text(await record(client, name))
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        stack = Stack(Plan(Path(folder)))
+        stack.start()
+        try:
+            asyncio.run(_record_all(stack.temporal_address))
+        finally:
+            stack.stop()
+    sys.exit(0)

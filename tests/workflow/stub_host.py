@@ -1,0 +1,133 @@
+"""A host that needs no worker process: the activities' names and models, and a script for them.
+
+Workflow tests are about the shell and Temporal; the real host has tests of its own.
+"""
+
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from temporalio import activity
+from temporalio.client import Client, WorkflowHandle
+from temporalio.worker import Worker
+
+from tests.harness import poll
+from turnhold.session import hosting
+from turnhold.session.carried import SessionInput
+from turnhold.session.creation import Config, NewSession
+from turnhold.session.values import TextPart
+from turnhold.session.views import EventView, PageRequest, ReadRequest, ReadResult
+from turnhold.temporal import names
+from workflows.session import Session
+
+Ended = Callable[[hosting.RunTurnCall], dict[str, Any]]
+
+
+def completes(call: hosting.RunTurnCall) -> dict[str, Any]:
+    """The Turn says its own input, and completes."""
+    return {"how": "completed", "facts": [{"kind": "output", "content": call.input}]}
+
+
+class StubHost:
+    """Answers every call at once; `init_fails` counts down, `turn` says how a Turn ends."""
+
+    def __init__(self, turn: Ended = completes) -> None:
+        self.turn = turn
+        self.init_fails = 0
+        self.epochs: list[int] = []
+        self.stopped: list[str] = []
+        self.numbers: dict[tuple[str, int], int] = {}
+        self.outcomes: dict[str, hosting.TurnOutcome] = {}
+        self.queue = f"host-{uuid.uuid4()}"
+
+    @activity.defn(name=names.START_PROCESS)
+    async def start_process(self, call: hosting.StartProcessCall) -> hosting.StartProcessResult:
+        self.epochs.append(call.epoch)
+        if self.init_fails:
+            self.init_fails -= 1
+            return hosting.StartProcessResult(status="init_failed", detail="it raised")
+        return hosting.StartProcessResult(status="started", queue=self.queue, deployment="unversioned")
+
+    @activity.defn(name=names.RUN_TURN)
+    async def run_turn(self, call: hosting.RunTurnCall) -> hosting.TurnOutcome:
+        """A Turn that a later run asks for again is attached to: the same outcome (S-24)."""
+        known = self.outcomes.get(call.turn_id)
+        if known is not None and known.epoch == call.epoch:
+            return known
+        said = {"state": call.state, **self.turn(call)}
+        key = (call.session_id, call.epoch)
+        first = self.numbers.get(key, 1)
+        self.numbers[key] = first + len(said.get("facts", ()))
+        outcome = hosting.TurnOutcome.model_validate(
+            {"epoch": call.epoch, "turn_id": call.turn_id, "first": first, **said}
+        )
+        self.outcomes[call.turn_id] = outcome
+        return outcome
+
+    @activity.defn(name=names.STOP_TURN)
+    async def stop_turn(self, call: hosting.StopTurnCall) -> None:
+        self.stopped.append(call.turn_id)
+
+    @activity.defn(name=names.STOP_PROCESS)
+    async def stop_process(self, call: hosting.StopProcessCall) -> None:
+        self.stopped.append(call.reason)
+
+    @asynccontextmanager
+    async def serve(self, client: Client, task_queue: str, **options: Any) -> AsyncIterator[None]:
+        """A worker of Sessions and a host, until the block ends."""
+        sessions = Worker(
+            client,
+            task_queue=task_queue,
+            workflows=[Session],
+            activities=[self.start_process],
+            **options,
+        )
+        host = Worker(
+            client,
+            task_queue=self.queue,
+            activities=[self.run_turn, self.stop_turn, self.stop_process],
+        )
+        async with sessions, host:
+            yield
+
+
+async def start(
+    client: Client, task_queue: str, text: str = "", *, events_per_run: int | None = None, **config: Any
+) -> WorkflowHandle[Any, Any]:
+    """A new Session, started as the API does."""
+    new = NewSession(
+        agent="script",
+        environment="default",
+        seed=str(uuid.uuid4()),
+        config=Config.resolve(config),
+        input=(TextPart(text=text),) if text else (),
+        request_id=f"req_{uuid.uuid4().hex}",
+        created_at=datetime.now(UTC),
+    )
+    return await client.start_workflow(
+        names.WORKFLOW,
+        SessionInput(new=new, events_per_run=events_per_run),
+        id=f"ses_{uuid.uuid4().hex}",
+        task_queue=task_queue,
+    )
+
+
+async def read(handle: WorkflowHandle[Any, Any], **wanted: Any) -> ReadResult:
+    latest = handle._client.get_workflow_handle(handle.id)  # pyright: ignore[reportPrivateUsage]
+    return await latest.query(names.QUERY_READ, ReadRequest(**wanted), result_type=ReadResult)
+
+
+async def events(handle: WorkflowHandle[Any, Any]) -> list[EventView]:
+    result = await read(handle, pages=(PageRequest(limit=1000),))
+    return list(result.pages[0].records)
+
+
+async def until_idle(handle: WorkflowHandle[Any, Any]) -> None:
+    """Wait, in the time of this machine, until no Turn runs or is about to."""
+
+    async def idle() -> bool:
+        return not (await read(handle)).working
+
+    await poll(idle)
