@@ -1,19 +1,57 @@
 """Request bodies: the payloads of the commands, with unknown fields refused."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
-from pydantic import ConfigDict, Field
-from pydantic_core import to_json
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError, to_json
 
 from api.parameters import NoNul
-from turnhold.session import ids
+from turnhold.session import ids, limits
 from turnhold.session.commands import EnqueuePayload, FullContent, ResumePayload
 from turnhold.session.creation import Config, Metadata, SessionKey
-from turnhold.session.values import Record
+from turnhold.session.values import Record, TextPart
+
+
+def _no_unknown_fields(content: Any) -> Any:
+    for part in cast("list[Any]", content) if isinstance(content, list) else ():
+        fields = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
+        if unknown := sorted(set(fields) - set(TextPart.model_fields)):
+            raise PydanticCustomError("extra_forbidden", "a text part has no {field}", {"field": unknown[0]})
+    return cast("Any", content)
+
+
+_PART = {
+    "type": "object",
+    "properties": {"type": {"const": "text", "default": "text"}, "text": {"type": "string"}},
+    "required": ["text"],
+    "additionalProperties": False,
+}
+_CONTENT = {
+    "type": "array",
+    "items": _PART,
+    "contains": {"properties": {"text": {"minLength": 1}}},
+    "minItems": 1,
+    "maxItems": limits.CONTENT_PARTS,
+}
+Input = Annotated[
+    FullContent,
+    BeforeValidator(_no_unknown_fields),
+    WithJsonSchema({"anyOf": [{"type": "string", "minLength": 1}, _CONTENT]}),
+]
+"""Content as a request gives it: an unknown field of a part is an error too."""
+
+_METADATA = {
+    "type": "object",
+    "maxProperties": limits.METADATA_PAIRS,
+    "propertyNames": {"minLength": 1, "maxLength": limits.METADATA_KEY_CHARS},
+    "additionalProperties": {"type": "string", "maxLength": limits.METADATA_VALUE_CHARS},
+}
 
 
 class EnqueueBody(EnqueuePayload):
     model_config = ConfigDict(extra="forbid")
+
+    input: Input
 
 
 class ResumeBody(ResumePayload):
@@ -38,10 +76,10 @@ class CreateBody(Record):
     model_config = ConfigDict(extra="forbid")
 
     agent: str
-    input: FullContent | None = None
+    input: Input | None = None
     key: Annotated[SessionKey, NoNul] | None = None
     config: ConfigBody | None = None
-    metadata: Metadata = Field(default_factory=dict)
+    metadata: Annotated[Metadata, WithJsonSchema(_METADATA)] = Field(default_factory=dict)
 
     def fingerprint(self) -> str:
         """Equal for every way of writing the same creation.

@@ -12,6 +12,7 @@ from turnhold.session.events import KINDS
 from turnhold.session.model import SessionStatus, TurnStatus
 
 _DIGITS = re.compile(r"[0-9]{1,16}")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]")
 _DECIMAL = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?")
 
 
@@ -33,13 +34,13 @@ def _known_kind(kind: str) -> str:
     return kind
 
 
-def _without_nul(value: str) -> str:
-    if "\x00" in value:
-        raise PydanticCustomError("text", "a NUL character is no text")
+def _moment(value: Any) -> Any:
+    if isinstance(value, str) and not _DATE.match(value):
+        raise PydanticCustomError("moment", "expected a date and time such as 2026-01-31T12:00:00Z")
     return value
 
 
-NoNul = AfterValidator(_without_nul)
+NoNul = Field(pattern=r"^[^\x00]*$")  # NUL is no text to the databases behind Temporal
 Digits = BeforeValidator(_digits)
 Cursor = Annotated[int, Field(ge=0, le=limits.MAX_CURSOR), Digits]
 Text = Annotated[str, Field(min_length=1), NoNul]
@@ -65,7 +66,7 @@ class SessionsQuery(Query):
     asking: bool | None = None
     parent_id: Text | None = None
     deployment: Text | None = Field(None, description="`NAME:BUILD`")
-    active_since: AwareDatetime | None = None
+    active_since: Annotated[AwareDatetime, BeforeValidator(_moment)] | None = None
     limit: Annotated[int, Field(ge=1, le=100), Digits] = 20
     cursor: Text | None = Field(None, description="`next_cursor` of the page before")
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match
 
 from turnhold.session.errors import STATUS, Refused, Rejection
 
@@ -118,7 +119,20 @@ async def on_http(request: Request, error: Exception) -> Response:
         "route_not_found": f"There is no {request.url.path}.",
         "method_not_allowed": f"{request.method} is not possible here.",
     }.get(code, str(error.detail))
-    return respond(problem(code, detail, request_id=request_id_of(request)), error.headers)
+    headers = {"Allow": ", ".join(_allowed(request))} if code == "method_not_allowed" else error.headers
+    return respond(problem(code, detail, request_id=request_id_of(request)), headers)
+
+
+def _allowed(request: Request) -> list[str]:
+    """Every method of the path: routes share paths, and each knows its own method alone."""
+    return [
+        method
+        for method in ("GET", "POST")
+        if any(
+            route.matches({**request.scope, "method": method})[0] == Match.FULL
+            for route in request.app.routes
+        )
+    ]
 
 
 def described(*codes: str) -> dict[int | str, dict[str, Any]]:

@@ -64,6 +64,7 @@ def assert_problem(response: Any, code: str) -> dict[str, Any]:
         ({"agent": "quiet", "input": "x" * 262_144}, "content_too_large"),
         ({"agent": "quiet", "input": [{"type": "text", "text": "x"}] * 65}, "invalid_request"),
         ({"agent": "quiet", "input": [{"type": "json", "value": 1}]}, "invalid_request"),
+        ({"agent": "quiet", "input": [{"type": "text", "text": "x", "y": 1}]}, "invalid_request"),
         ({"agent": "quiet", "unknown": 1}, "invalid_request"),
         ({"agent": "quiet", "config": {"unknown": 1}}, "invalid_request"),
         ({"agent": "quiet", "config": {"queue_limit": 1_001}}, "invalid_request"),

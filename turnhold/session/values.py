@@ -83,10 +83,18 @@ def _whole(value: float) -> float:
     return int(value) if value == int(value) else value
 
 
+_Positive = Annotated[float, Field(gt=0, le=_LONGEST, allow_inf_nan=False)]
+_NUMBER = r"[0-9]+(\.[0-9]+)?"
+_Written = Annotated[
+    str,
+    Field(
+        pattern=rf"^P(?!$)({_NUMBER}W)?({_NUMBER}D)?"
+        rf"(T(?=[0-9])({_NUMBER}H)?({_NUMBER}M)?({_NUMBER}S)?)?$"
+    ),
+]
 Seconds = Annotated[
-    float,
-    BeforeValidator(_seconds, json_schema_input_type=float | str),
-    Field(gt=0, le=_LONGEST, allow_inf_nan=False),
+    _Positive,
+    BeforeValidator(_seconds, json_schema_input_type=_Positive | _Written),
     AfterValidator(_whole),
 ]
 """A duration: seconds or ISO 8601 (`PT15M`; years and months have no fixed length and are refused)."""

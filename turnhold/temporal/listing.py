@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
@@ -17,6 +17,8 @@ from turnhold.temporal.failures import Failure
 
 DEPLOYMENT = "TemporalWorkerDeploymentVersion"
 UNVERSIONED = "unversioned"
+_FIRST = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST = datetime(2200, 1, 1, tzinfo=UTC)
 
 
 class Filter(Record):
@@ -89,8 +91,15 @@ def query(environment: str, wanted: Filter) -> str:
     elif wanted.deployment is not None:
         terms.append(f"{DEPLOYMENT} = {_quoted(wanted.deployment)}")
     if wanted.active_since is not None:
-        terms.append(f"{names.ATTRIBUTE_LAST_ACTIVITY} >= {_quoted(rfc3339(wanted.active_since))}")
+        terms.append(f"{names.ATTRIBUTE_LAST_ACTIVITY} >= {_quoted(rfc3339(_within(wanted.active_since)))}")
     return " AND ".join(terms)
+
+
+def _within(moment: datetime) -> datetime:
+    """`moment`, or the nearest that visibility stores can compare: no Session was active beyond."""
+    if moment.year < _FIRST.year:
+        return _FIRST
+    return moment if moment.year < _LAST.year else _LAST
 
 
 def _flag(attribute: str, wanted: bool | None) -> list[str]:
