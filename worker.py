@@ -38,6 +38,9 @@ log = logging.getLogger("turnhold.worker")
 CONTROL_SLOTS = 64  # on top of every Process's Turn, so that a stop never waits behind Turns (S-58)
 _CONNECT_RETRY_SECONDS = 1.0
 _STICKY = timedelta(seconds=2)  # how long a Session waits for a worker that has vanished
+# What the host said last makes workflow tasks. A worker that stops polling as one is handed to it
+# loses it, and its Session then waits 10 s for the task's time-out.
+_LAST_TASKS_SECONDS = 0.5
 _COMPLETION_GRACE = timedelta(seconds=5)
 _HEARTBEAT = timedelta(seconds=limits.HEARTBEAT_SECONDS)
 
@@ -116,6 +119,7 @@ class _Workers:
                 await self._host.drain(self._settings.grace, hurry)
         finally:
             await _shut_down(self._starts, self._hosting)
+            await asyncio.sleep(_LAST_TASKS_SECONDS if self._sessions and self._hosting else 0)
             await _shut_down(self._sessions)
             ended = await asyncio.gather(*running, return_exceptions=True)
             for task in reasons:
@@ -217,7 +221,7 @@ def main(arguments: Sequence[str] = ()) -> NoReturn:
     try:
         if arguments:
             raise WorkerError("worker.py takes no arguments; TURNHOLD_* and TEMPORAL_* configure it")
-        asyncio.run(run(Settings()))  # pyright: ignore[reportCallIssue]
+        asyncio.run(run(Settings()))
     except ValidationError as error:
         first = error.errors()[0]
         name = "".join(f"TURNHOLD_{part}: ".upper() for part in first["loc"][:1])
