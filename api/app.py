@@ -29,7 +29,7 @@ from turnhold.temporal.watch import Watcher
 
 _log = logging.getLogger("turnhold.api")
 _PATIENCE_SECONDS = 1.0  # the SDK's own retries; callers wait for them
-_GRACE_SECONDS = 3  # open streams are cut after it: they rejoin by ID
+_GRACE_SECONDS = 5  # for requests that are under way; streams and waits end at once, and rejoin
 
 ROUTERS = (
     sessions.router,
@@ -117,8 +117,17 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
 class _Server(uvicorn.Server):
     """Says when it listens; leaves signals to others where it is only a part of a process."""
 
-    def __init__(self, config: uvicorn.Config, url: str, announce: Callable[[str], None], own: bool) -> None:
-        super().__init__(config)
+    def __init__(self, app: FastAPI, url: str, announce: Callable[[str], None], own: bool) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                log_config=None,
+                access_log=False,
+                timeout_graceful_shutdown=_GRACE_SECONDS,
+                server_header=False,
+            )
+        )
+        self._app = app
         self._url = url
         self._announce = announce
         self._own = own
@@ -127,6 +136,11 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             self._announce(self._url)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        wired: Services = self._app.state.services
+        wired.watcher.close()
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self):
@@ -161,15 +175,8 @@ async def serve(
     app = create_app(settings)
     listening = _listen(settings.host, settings.port)
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        timeout_graceful_shutdown=_GRACE_SECONDS,
-        server_header=False,
-    )
     url = f"http://{host}:{listening.getsockname()[1]}"
-    server = _Server(config, url, announce or _announce, own=stop is None)
+    server = _Server(app, url, announce or _announce, own=stop is None)
     watching = None if stop is None else asyncio.create_task(_end(server, stop))
     try:
         await server.serve(sockets=[listening])

@@ -150,3 +150,20 @@ def temporal(stack: Stack, *arguments: str) -> None:
     subprocess.run(
         [str(binary), *arguments, "--address", stack.temporal_address], check=True, capture_output=True
     )
+
+
+async def test_an_api_that_is_asked_to_stop_ends_its_streams_in_order(
+    own_stack: Stack, http: httpx2.AsyncClient
+) -> None:
+    session_id = (await http.post("/v1/sessions", json={"agent": "script"})).json()["session"]["id"]
+    path = f"/v1/sessions/{session_id}/events"
+    async with http.stream("GET", path, headers={"Accept": "text/event-stream"}) as response:
+        lines = response.aiter_lines()
+        assert (await anext(lines)).startswith(":")
+        assert own_stack.api is not None
+        began = time.monotonic()
+        own_stack.api.terminate()
+        async for line in lines:
+            assert not line.startswith("data"), line
+    assert own_stack.api.stop() == 0
+    assert time.monotonic() - began < 4

@@ -237,3 +237,14 @@ async def test_a_wait_returns_with_the_turns_end_or_when_its_time_is_over() -> N
     turn = await asyncio.wait_for(waiting, 5)
     assert turn.status == "completed"
     assert watcher.viewers == 0
+
+
+async def test_a_process_that_stops_ends_its_views_and_waits() -> None:
+    timeline = Timeline(events=3)
+    watcher = Watcher(timeline, timeline.mark)
+    waiting = asyncio.create_task(watcher.wait_turn(SESSION, TURN, 30))
+    async with viewing(watcher, timeline) as viewer:
+        await until(lambda: viewer.sequences == [1, 2, 3])
+        watcher.close()
+        assert (await asyncio.wait_for(waiting, 5)).status == "running"
+        await until(lambda: watcher.viewers == 0)

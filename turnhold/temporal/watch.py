@@ -64,7 +64,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class End:
-    """The Session has ended and every event has been seen."""
+    """Nothing will come any more: the Session has ended and every event has been seen."""
 
     terminated: bool = False
 
@@ -81,6 +81,13 @@ class Watcher:
         self._source = source
         self._marker = marker
         self._feeds: dict[str, Feed] = {}
+        self._closed = False
+
+    def close(self) -> None:
+        """Ends every view and wait, now and from now on: this process stops, and they begin elsewhere."""
+        self._closed = True
+        for feed in self._feeds.values():
+            feed.dismiss()
 
     def poke(self, session_id: str) -> None:
         """Something has just been sent to this Session: look at once."""
@@ -98,6 +105,8 @@ class Watcher:
         if feed is None:
             feed = self._feeds[session_id] = Feed(session_id, first, self._source, self._marker)
         feed.viewers += 1
+        if self._closed:
+            feed.dismiss()
         try:
             yield feed
         finally:
@@ -115,7 +124,7 @@ class Watcher:
         """
         with self._joined(session_id, first) as feed:
             cursor = after
-            while True:
+            while not self._closed:
                 if not feed.reaches(cursor):
                     page = await feed.page(cursor)
                     if page.retained_after > cursor:
@@ -190,6 +199,10 @@ class Feed:
 
     def stop(self) -> None:
         self._task.cancel()
+
+    def dismiss(self) -> None:
+        self.stop()
+        self._ends(End())
 
     def reaches(self, cursor: int) -> bool:
         return cursor >= self._base

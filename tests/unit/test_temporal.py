@@ -1,0 +1,155 @@
+"""The pure parts of what speaks to Temporal: payloads, the list's query, terminated Sessions."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+from turnhold.session.creation import Config, NewSession
+from turnhold.session.errors import Rejection
+from turnhold.session.model import TextControl
+from turnhold.session.values import JsonPart, Origin, TextPart
+from turnhold.session.views import AskView, ReadResult, ReceiptView, SessionView, TurnView
+from turnhold.temporal import terminated
+from turnhold.temporal.creation import Creation, session_id
+from turnhold.temporal.listing import Filter, query
+from turnhold.temporal.plugin import DATA_CONVERTER
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+SESSION = "ses_abcdefgh12345678"
+TURN = "trn_abcdefgh12345678"
+
+
+def turn(**changes: object) -> TurnView:
+    known = TurnView(
+        id=TURN, session_id=SESSION, sequence=1, status="running", origin=Origin(), created_at=NOW
+    )
+    return known.but(**changes)
+
+
+def session(**changes: object) -> SessionView:
+    known = SessionView(
+        id=SESSION, agent="a", root_id=SESSION, created_at=NOW, last_activity_at=NOW, config=Config()
+    )
+    return known.but(**changes)
+
+
+async def test_payloads_leave_out_null_fields_and_keep_null_data() -> None:
+    value = ReadResult(
+        session=session(), turns_by_id={TURN: turn(result={"a": None}, output=(JsonPart(value=None),))}
+    )
+    [payload] = await DATA_CONVERTER.encode([value])
+    assert b'"closed_at"' not in payload.data
+    assert b'"result":{"a":null}' in payload.data
+    assert await DATA_CONVERTER.decode([payload], [ReadResult]) == [value]
+
+
+async def test_an_explicit_null_setting_survives_the_payload() -> None:
+    new = NewSession(
+        agent="a",
+        environment="default",
+        seed="s",
+        config=Config.resolve({"hibernate_after_idle": None}),
+        request_id="req_12345678",
+        created_at=NOW,
+    )
+    [payload] = await DATA_CONVERTER.encode([new])
+    [read] = await DATA_CONVERTER.decode([payload], [NewSession])
+    assert read.config.hibernate_after_idle is None
+
+
+def test_s2_a_session_id_is_made_of_its_key_else_of_its_idempotency_key() -> None:
+    caller = ("api_key", "me", "i1")
+    assert session_id("e", "a", "k", caller) == session_id("e", "a", "k", None)
+    assert session_id("e", "a", None, caller) == session_id("e", "b", None, caller)
+    different = [
+        session_id("e", "a", "k", None),
+        session_id("f", "a", "k", None),
+        session_id("e", "b", "k", None),
+        session_id("e", "a", None, caller),
+        session_id("e", "a", None, ("api_key", "you", "i1")),
+        session_id("e", "a", None, None),
+        session_id("e", "a", None, None),
+    ]
+    assert len(set(different)) == len(different)
+
+
+def test_a_summary_fits_whatever_the_key() -> None:
+    new = NewSession(
+        agent="a",
+        environment="default",
+        seed="s",
+        config=Config(),
+        key="é" * 200,
+        request_id="req_12345678",
+        created_at=NOW,
+        input=(TextPart(text="hi"),),
+    )
+    made = Creation.of(new, SESSION, None, "fingerprint")
+    assert len(made.summary().encode()) <= 200
+    assert made.fingerprint is None
+    first = made.turn(SESSION, new.input)
+    assert first is not None
+    assert (first.sequence, first.input) == (1, new.input)
+
+
+def test_the_lists_query_never_lets_a_value_out_of_its_quotes() -> None:
+    text = query("e", Filter(agent="a' OR 'x'='x", deployment="\\"))
+    assert "TurnholdAgent = 'a'' OR ''x''=''x'" in text
+    assert "TemporalWorkerDeploymentVersion = '\\\\'" in text
+    assert "TurnholdEnvironment = 'e'" in text
+    assert "ExecutionStatus != 'ContinuedAsNew'" in text
+
+
+def test_s90_the_list_counts_every_ended_workflow_as_closed() -> None:
+    assert "(TurnholdStatus = 'closed' OR ExecutionStatus != 'Running')" in query(
+        "e", Filter(status="closed")
+    )
+    assert "TurnholdStatus = 'open' AND ExecutionStatus = 'Running'" in query("e", Filter(status="open"))
+    assert "TurnholdHeld = true AND ExecutionStatus = 'Running'" in query("e", Filter(held=True))
+
+
+def test_a_moment_beyond_what_stores_compare_is_no_error() -> None:
+    far_east = timezone(timedelta(hours=14))
+    for year, expected in ((1, "1970-01-01"), (9999, "2200-01-01"), (2026, "2025-12-31T10:00:00.000Z")):
+        moment = datetime(year, 1, 1, tzinfo=far_east)
+        assert f"TurnholdLastActivity >= '{expected}" in query("e", Filter(active_since=moment))
+
+
+def test_s90_a_terminated_session_shows_nothing_unfinished() -> None:
+    ask = AskView(
+        id="ask_1", turn_id=TURN, status="pending", prompt="?", control=TextControl(), created_at=NOW
+    )
+    result = ReadResult(
+        session=session(running_turn_id=TURN, queued_turns=2),
+        turns_by_id={TURN: turn(accepts_messages=True)},
+        turns=((turn(), turn(status="completed")),),
+        asks=(ask,),
+        working=True,
+    )
+    shown = terminated.overlay(result, NOW)
+    assert (shown.session.status, shown.session.closed_how) == ("closed", "terminated")
+    assert (shown.session.running_turn_id, shown.session.queued_turns) == (None, 0)
+    assert shown.turns_by_id[TURN].status == "interrupted"
+    assert shown.turns_by_id[TURN].reason == "terminated"
+    assert [each.status for each in shown.turns[0]] == ["interrupted", "completed"]
+    assert (shown.asks[0].status, shown.working) == ("cancelled", False)
+
+
+def test_s90_a_session_that_had_closed_itself_keeps_how() -> None:
+    shown = terminated.overlay(ReadResult(session=session(status="closed", closed_how="close")), NOW)
+    assert shown.session.closed_how == "close"
+
+
+def test_s90_a_command_to_a_terminated_session_comes_too_late() -> None:
+    def judged(**fields: object) -> ReceiptView:
+        known = ReceiptView(request_id="req_12345678", status="accepted", session_id=SESSION)
+        shown = terminated.overlay(ReadResult(session=session(), judged=known.but(**fields)), NOW)
+        assert shown.judged is not None
+        return shown.judged
+
+    late = judged(operation="enqueue", turn_id=TURN)
+    assert late.rejection is not None
+    assert late.rejection.code == "session_closed"
+    assert judged(operation="enqueue", replay=True, turn_id=TURN).turn_id == TURN
+    assert judged(operation="close").session_status == "closed"
+    unknown = judged(status="rejected", rejection=Rejection(code="hold_not_found", detail="No."))
+    assert unknown.rejection is not None
+    assert unknown.rejection.code == "hold_not_found"
