@@ -41,6 +41,7 @@ _STICKY = timedelta(seconds=2)  # how long a Session waits for a worker that has
 # What the host said last makes workflow tasks. A worker that stops polling as one is handed to it
 # loses it, and its Session then waits 10 s for the task's time-out.
 _LAST_TASKS_SECONDS = 0.5
+_EXIT_SECONDS = 14.0  # after the grace the process is gone by then, whatever does not answer
 _COMPLETION_GRACE = timedelta(seconds=5)
 _HEARTBEAT = timedelta(seconds=limits.HEARTBEAT_SECONDS)
 
@@ -63,15 +64,24 @@ async def run(settings: Settings) -> None:
     log_json_lines()
     stop, hurry = asyncio.Event(), asyncio.Event()
 
+    loop = asyncio.get_running_loop()
+
     def asked_to_stop() -> None:
         if stop.is_set():
             hurry.set()
         stop.set()
+        loop.call_later(_EXIT_SECONDS + (0 if hurry.is_set() else settings.grace), _leave_at_once)
 
-    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked_to_stop)
     await run_worker(settings, stop=stop, hurry=hurry)
+
+
+def _leave_at_once() -> NoReturn:
+    """Temporal is away, and the SDK still tries to tell it: Sessions will notice by themselves."""
+    log.warning("worker stopped before everything was told to Temporal")
+    logging.shutdown()
+    os._exit(0)
 
 
 async def run_worker(settings: Settings, *, stop: asyncio.Event, hurry: asyncio.Event | None = None) -> None:

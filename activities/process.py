@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 _HISTORY_RETRY_SECONDS = 1.0
 _FLUSH_SECONDS = 5.0
+_STOP_SECONDS = 5.0  # for handlers of a worker that must end
 
 
 class Process:
@@ -166,7 +167,7 @@ class Process:
             await turn.ended_within(grace, hurry)
             if turn.running:
                 self._tell_run(turn.id, lambda run: run.interrupt("worker_shutdown"))
-                await turn.ended_within(self.stop_deadline)
+                await turn.ended_within(min(self.stop_deadline, _STOP_SECONDS))
             if turn.running:
                 stopped = outcome.stopped(turn.call, "worker_shutdown")
                 self._keep(self._finish(turn, stopped))

@@ -155,19 +155,33 @@ async def durable(tmp_path: Path) -> AsyncIterator[tuple[Stack, Client]]:
             yield stack, client
 
 
-async def test_s24_an_outage_of_temporal_loses_no_turn(durable: tuple[Stack, Client]):
-    stack, client = durable
-    created = await client.create_session("script", input="emit 150 100 100\nsay over")
-    await running(client, created.session.id)
+async def outage(stack: Stack, seconds: float) -> None:
     stack.temporal.kill()
-    down = time.monotonic()
-    await poll(lambda: time.monotonic() - down > 8)
+    began = time.monotonic()
+    await poll(lambda: time.monotonic() - began > seconds)
     stack.start_temporal()
+
+
+@pytest.mark.parametrize(
+    ("count", "seconds"), [(150, 8), (30, 25)], ids=["the Turn outlasts it", "the Turn ends in it"]
+)
+async def test_s24_an_outage_of_temporal_loses_no_turn(
+    durable: tuple[Stack, Client], count: int, seconds: float
+):
+    stack, client = durable
+    created = await client.create_session("script", input=f"emit {count} 100 100\nsay over")
+    await running(client, created.session.id)
+    await outage(stack, seconds)
     turn = await settled_after_fault(client, created.session.id, created.turn.id)
     assert (turn.status, turn.reason) == ("completed", None)
     text = text_of(turn.output)
-    assert [int(text[at : at + 100].split()[0]) for at in range(0, 15_000, 100)] == list(range(1, 151))
-    assert text[15_000:] == "over\n"
+    end = count * 100
+    assert [int(text[at : at + 100].split()[0]) for at in range(0, end, 100)] == list(range(1, count + 1))
+    assert text[end:] == "over\n"
+    assert_gapless(await timeline(client, created.session.id))
+    again = await client.enqueue(created.session.id, "epoch")
+    turn = await settled(client, created.session.id, again.turn_id)
+    assert text_of(turn.output) == "epoch: 1\nturns: 2\n"
 
 
 async def test_s25_a_worker_stops_even_while_temporal_is_away(own_stack: Stack, own_client: Client):
