@@ -18,27 +18,33 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="TURNHOLD_", env_ignore_empty=True, extra="ignore")
 
-    host: str = Field("127.0.0.1", description="address the API listens on")
-    port: int = Field(8080, ge=0, le=65_535, description="port the API listens on; 0 for any free one")
-    agents: CommaSeparated = Field((), description="modules that define Agents, comma-separated")
-    task_queue: str = Field("turnhold", min_length=1, description="task queue that Sessions live on")
-    store: str = Field("", description="where content and segments go (reserved; nothing is stored yet)")
-    metrics_port: int | None = Field(
-        None, ge=0, le=65_535, description="port of the worker's Prometheus metrics"
+    host: str = Field(default="127.0.0.1", description="address the API listens on")
+    port: int = Field(
+        default=8080, ge=0, le=65_535, description="port the API listens on; 0 for any free one"
     )
-    grace: float = Field(30, ge=0, description="how long a stopping worker lets running Turns go on")
-    max_processes: int = Field(100, ge=1, le=10_000, description="Processes a worker keeps at once")
+    agents: CommaSeparated = Field(default=(), description="modules that define Agents, comma-separated")
+    task_queue: str = Field(default="turnhold", min_length=1, description="task queue that Sessions live on")
+    store: str = Field(
+        default="", description="where content and segments go (reserved; nothing is stored yet)"
+    )
+    metrics_port: int | None = Field(
+        default=None, ge=0, le=65_535, description="port of the worker's Prometheus metrics"
+    )
+    grace: float = Field(default=30, ge=0, description="how long a stopping worker lets running Turns go on")
+    max_processes: int = Field(default=100, ge=1, le=10_000, description="Processes a worker keeps at once")
     roles: Annotated[tuple[Role, ...], NoDecode] = Field(
-        ("workflow", "host"), description="what a worker does: `workflow`, `host`, or both"
+        default=("workflow", "host"), description="what a worker does: `workflow`, `host`, or both"
     )
     keys_file: Path | None = Field(
-        None, description="API keys (hashes only); without it the API serves loopback"
+        default=None, description="API keys (hashes only); without it the API serves loopback"
     )
-    deployment: str = Field("", description="worker deployment name; with `TURNHOLD_BUILD_ID`")
-    build_id: str = Field("", description="worker build; with `TURNHOLD_DEPLOYMENT`")
-    receipt_timeout: float = Field(10, gt=0, le=60, description="how long the API waits for a receipt")
-    scratch: Path | None = Field(None, description="directory of the scripted Agent's `append` step")
-    dev: bool = Field(False, description="development mode: also loads the scripted Agent")
+    deployment: str = Field(default="", description="worker deployment name; with `TURNHOLD_BUILD_ID`")
+    build_id: str = Field(default="", description="worker build; with `TURNHOLD_DEPLOYMENT`")
+    receipt_timeout: float = Field(
+        default=10, gt=0, le=60, description="how long the API waits for a receipt"
+    )
+    scratch: Path | None = Field(default=None, description="directory of the scripted Agent's `append` step")
+    dev: bool = Field(default=False, description="development mode: also loads the scripted Agent")
 
     @field_validator("agents", "roles", mode="before")
     @classmethod

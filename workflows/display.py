@@ -1,36 +1,33 @@
-"""What an operator sees of a Session in Temporal: search attributes, and details in the UI."""
+"""What an operator sees of a Session in Temporal: search attributes, memo, and details in the UI."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from temporalio import workflow
-from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
+from temporalio.common import SearchAttributeUpdate
 
 from turnhold.session.model import SessionState
-from turnhold.temporal import names
+from turnhold.temporal import creation, names
 
-_STATUS = SearchAttributeKey.for_keyword(names.ATTRIBUTE_STATUS)
-_HELD = SearchAttributeKey.for_bool(names.ATTRIBUTE_HELD)
-_ASKING = SearchAttributeKey.for_bool(names.ATTRIBUTE_ASKING)
-_LAST_ACTIVITY = SearchAttributeKey.for_datetime(names.ATTRIBUTE_LAST_ACTIVITY)
 _QUIET = timedelta(minutes=1)
 
 
 @dataclass(frozen=True)
 class Shown:
-    """What the search attributes say now."""
+    """What the search attributes and the memo say now."""
 
     status: str
     held: bool
     asking: bool
     active: datetime
     settled: int
+    latest: creation.Latest
 
 
 def at_start(created_at: datetime) -> Shown:
     """What whoever starts a Session writes."""
-    return Shown(status="open", held=False, asking=False, active=created_at, settled=0)
+    return Shown("open", held=False, asking=False, active=created_at, settled=0, latest=creation.Latest())
 
 
 def shown(state: SessionState) -> Shown:
@@ -41,6 +38,9 @@ def shown(state: SessionState) -> Shown:
         asking=any(ask.status == "pending" for ask in state.asks.values()),
         active=state.last_activity_at,
         settled=state.turns_admitted - len(state.queue) - (state.running is not None),
+        latest=creation.Latest(
+            deployment=state.deployment, closed_how=state.closed_how, closed_at=state.closed_at
+        ),
     )
 
 
@@ -54,17 +54,19 @@ def show(state: SessionState, before: Shown) -> Shown:
     workflow.set_current_details(details(state))
     updates: list[SearchAttributeUpdate[Any]] = []
     if now_shown.status != before.status:
-        updates.append(_STATUS.value_set(now_shown.status))
+        updates.append(creation.STATUS.value_set(now_shown.status))
     if now_shown.held != before.held:
-        updates.append(_HELD.value_set(now_shown.held))
+        updates.append(creation.HELD.value_set(now_shown.held))
     if now_shown.asking != before.asking:
-        updates.append(_ASKING.value_set(now_shown.asking))
+        updates.append(creation.ASKING.value_set(now_shown.asking))
     if updates or now_shown.settled > before.settled or now_shown.active - before.active >= _QUIET:
-        updates.append(_LAST_ACTIVITY.value_set(now_shown.active))
-    if not updates:
-        return before
-    workflow.upsert_search_attributes(updates)
-    return now_shown
+        updates.append(creation.LAST_ACTIVITY.value_set(now_shown.active))
+    memo_changes = now_shown.latest != before.latest
+    if memo_changes:
+        workflow.upsert_memo({names.MEMO_LATEST: now_shown.latest})
+    if updates:
+        workflow.upsert_search_attributes(updates)
+    return now_shown if updates or memo_changes else before
 
 
 def details(state: SessionState) -> str:

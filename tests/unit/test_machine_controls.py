@@ -106,7 +106,14 @@ def test_s55_close_and_cancel_of_a_closed_session_change_nothing() -> None:
         assert receipt.status == "accepted"
         assert receipt.event_sequence == last
     assert world.state.last_sequence == last
-    assert code(world.resume("hld_00000000")) == "session_closed"
+    assert code(world.resume("hld_00000000")) == "hold_not_found", "unknown IDs come first"
+
+
+def test_s55_a_hold_that_was_released_by_the_end_is_a_matter_of_a_closed_session() -> None:
+    world = World()
+    hold_id = world.interrupt().hold_id
+    world.cancel()
+    assert code(world.resume(hold_id)) == "session_closed"
 
 
 def test_s56_the_first_accepted_control_decides() -> None:

@@ -359,7 +359,7 @@ async def _serve(app: ModuleType, settings: Settings) -> None:
 
 def _settings() -> Settings:
     try:
-        return Settings()  # pyright: ignore[reportCallIssue]
+        return Settings()
     except ValidationError as error:
         first = error.errors()[0]
         where = "".join(f"TURNHOLD_{part!s}".upper() + ": " for part in first["loc"][:1])

@@ -1,6 +1,6 @@
 """Controls: interrupt, resume, close, cancel. The first accepted one decides (S-50 to S-57)."""
 
-from turnhold.session import commands, events, limits, ownership, people, processes, steps, turns
+from turnhold.session import commands, events, ids, limits, ownership, people, processes, steps, turns
 from turnhold.session.errors import Refused
 from turnhold.session.model import ClosedHow
 from turnhold.session.transaction import Effect, Transaction
@@ -45,9 +45,10 @@ def _interrupt_session(tx: Transaction, command: commands.Interrupt) -> Effect:
 def resume(tx: Transaction, command: commands.Resume) -> Effect:
     """Release exactly one hold (S-52)."""
     state = tx.state
-    turns.refuse_if_closed(state)
     hold = state.holds.get(command.hold_id)
     if hold is None:
+        if (ids.number_of("hld", state.seed, command.hold_id) or 0) in range(1, state.holds_placed + 1):
+            turns.refuse_if_closed(state)  # an unknown hold is no such hold even then (S-55)
         raise Refused("hold_not_found", "This Session has no such hold, or it is released already.")
     ownership.authorize_release(state, command.caller, hold)
     if hold.inherited and state.owner is not None and not state.owner.gone:

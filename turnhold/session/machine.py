@@ -92,7 +92,7 @@ class Machine:
         machine = cls(state, withheld=withheld, log=log)
 
         def create(tx: Transaction) -> None:
-            first = turns.admit(tx, new.input, new.caller) if new.input else None
+            first = turns.admit(tx, new.input, new.caller, new.created_at) if new.input else None
             sequence = tx.state.last_sequence
             command = commands.Create(request_id=new.request_id, caller=new.caller)
             receipts.record(tx, command, new.request_id, Effect(turn=first), sequence)

@@ -121,6 +121,8 @@ def answer(tx: Transaction, command: commands.AnswerAsk) -> Effect:
         again = command.response_id is not None and command.response_id == ask.response_id
         if ask.status == "answered" and again and _checked(ask.control, command.answer) == ask.answer:
             return effect
+        if state.status == "closed":
+            raise Refused("session_closed", "This Session is closed.")
         raise Refused("ask_settled", f"This Ask is {ask.status} already.")
     given = _checked(ask.control, command.answer)
     state.asks[command.ask_id] = ask.but(

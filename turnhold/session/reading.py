@@ -2,7 +2,7 @@
 
 from turnhold.session import clock, limits, timeline
 from turnhold.session.model import Receipt, SessionState, Turn
-from turnhold.session.values import OUTPUT, Output, merged
+from turnhold.session.values import OUTPUT, Output, encoded_bytes, merged
 from turnhold.session.views import (
     AskView,
     HoldView,
@@ -114,13 +114,21 @@ def output_of(state: SessionState, record: Turn) -> Output:
 
 
 def _turns(state: SessionState, request: TurnsRequest) -> tuple[TurnView, ...]:
+    """Up to the limit or 1 MiB, whichever comes first; more follow after the last one's sequence."""
     found = (
         record
         for sequence, record in state.turns.items()
         if sequence > request.after and request.status in (None, record.status)
     )
-    ordered = sorted(found, key=lambda record: record.sequence)
-    return tuple(turn(state, record) for record in ordered[: request.limit])
+    page: list[TurnView] = []
+    size = 0
+    for record in sorted(found, key=lambda record: record.sequence)[: request.limit]:
+        shown = turn(state, record)
+        size += encoded_bytes(shown)
+        if page and size > limits.PAGE_BYTES:
+            break
+        page.append(shown)
+    return tuple(page)
 
 
 def asks(state: SessionState) -> list[AskView]:

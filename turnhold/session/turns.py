@@ -1,5 +1,7 @@
 """Turns: admitted in order, dispatched one at a time, settled once."""
 
+from datetime import datetime
+
 from turnhold.session import events, hosting, ids, limits, people, steps
 from turnhold.session.errors import Refused
 from turnhold.session.model import SessionState, Stop, StopKind, Turn
@@ -27,8 +29,10 @@ def find(state: SessionState, turn_id: str) -> int:
     return number
 
 
-def admit(tx: Transaction, content: Content, origin: Origin) -> int:
+def admit(tx: Transaction, content: Content, origin: Origin, created_at: datetime | None = None) -> int:
     """Admit an input as the last of the queue; answers its sequence (S-10, S-11).
+
+    `created_at` is when it was given, where that is known to be earlier than now.
 
     Raises:
         Refused: `session_closing`, `session_closed`, `queue_full`, `session_busy`.
@@ -51,7 +55,7 @@ def admit(tx: Transaction, content: Content, origin: Origin) -> int:
         origin=origin,
         input=content,
         input_bytes=size,
-        created_at=tx.now,
+        created_at=created_at or tx.now,
         first_event=queued,
     )
     state.queue.append(sequence)
