@@ -109,6 +109,7 @@ def test_what_is_mounted_from_the_checkout_is_there() -> None:
         ("history.MaxBufferedQueryCount", 100),
         ("history.transferProcessorMaxPollRPS", 1000),
         ("frontend.namespaceRPS.visibility", 50),
+        ("frontend.enableCancelWorkerPollsOnShutdown", True),
     ],
 )
 def test_temporal_runs_with_the_knobs_that_sessions_need(knob: str, at_least: int) -> None:

@@ -31,13 +31,14 @@ NAMESPACE = "default"
 START_SECONDS = 60.0
 _API_GRACE = 10.0
 _TEMPORAL_GRACE = 10.0
-_WORKER_EXTRA = 10.0  # on top of the worker's own grace: its flush and shutdown
+_WORKER_EXTRA = 20.0  # on top of the worker's own grace: its flush and shutdown
 _DEFAULT_GRACE = 3.0  # a developer who presses Ctrl-C does not want to wait for a long Turn
 
 _DYNAMIC_CONFIG = {
     "history.MaxBufferedQueryCount": 100,
     "history.transferProcessorMaxPollRPS": 1000,
     "frontend.namespaceRPS.visibility": 100,
+    "frontend.enableCancelWorkerPollsOnShutdown": "true",
     "system.forceSearchAttributesCacheRefreshOnRead": "true",
 }
 """What a server needs so that a lone Session is quick and lists are not throttled (docs/adr)."""

@@ -38,7 +38,7 @@ async def register_search_attributes(client: Client) -> tuple[str, ...]:
         missing = _missing(await _registered(client))
         if missing:
             await _add(client, missing)
-            await _until_visible(client)
+        await _until_usable(client)
     except RPCError as error:
         raise CannotRegister(f"namespace {client.namespace}: {error.message}") from error
     return tuple(missing)
@@ -69,10 +69,18 @@ async def _add(client: Client, names: list[str]) -> None:
             raise
 
 
-async def _until_visible(client: Client) -> None:
+async def _until_usable(client: Client) -> None:
+    """A frontend goes on refusing an attribute for a while after it is listed: try them in a query."""
+    query = " AND ".join(f"{name} IS NULL" for name in SEARCH_ATTRIBUTES)
     try:
         async with asyncio.timeout(_VISIBLE_SECONDS):
-            while _missing(await _registered(client)):  # noqa: ASYNC110 (the server tells nobody)
+            while True:
+                try:
+                    await client.count_workflows(query, rpc_timeout=_CALL)
+                    return
+                except RPCError as error:
+                    if error.status != RPCStatusCode.INVALID_ARGUMENT:
+                        raise
                 await asyncio.sleep(0.2)
     except TimeoutError as error:
         raise CannotRegister(
