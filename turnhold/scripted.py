@@ -1,6 +1,6 @@
 """The scripted Agent `script`: it does what its input says, one step a line, without a model.
 
-It is for tests, demos and the first minutes. `docs` list the steps; an unknown one fails the Turn.
+It is for tests, demos and the first minutes (docs/scripted-agent.md). An unknown step fails the Turn.
 Numbers are seconds unless said otherwise. Metadata of the Session: `fail_init=N` makes `init`
 raise while `process_epoch <= N`, `slow_init=S` makes it take S seconds.
 """

@@ -82,9 +82,9 @@ def details(state: SessionState) -> str:
         f"- Process: {process.status}, epoch {process.epoch}, failures in a row {process.failures}",
         f"- Events: {state.last_sequence}",
     ]
-    lines += [
-        f"- Hold `{hold.id}`: {hold.kind}, placed at {hold.session_id}" for hold in state.holds.values()
-    ]
+    for hold in state.holds.values():
+        where = "" if hold.session_id == state.id else f", placed at `{hold.session_id}`"
+        lines.append(f"- Hold `{hold.id}`: {hold.kind}{where}")
     owned = sum(o.status == "open" for o in state.owned.values())
     if owned:
         lines.append(f"- Open owned Sessions: {owned}")
