@@ -59,6 +59,7 @@ class Process:
         self._on_change = on_change
         self._host_loop = asyncio.get_running_loop()
         self._outbox = Outbox(link, self.session_id, self.epoch, self.abandon)
+        self._idle_since = 0.0
         self._stops_ahead: dict[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._ready: asyncio.Future[str | None] = self._host_loop.create_future()
@@ -157,6 +158,17 @@ class Process:
         if self.turn is not None:
             self.turn.give_up()
 
+    @property
+    def idle_seconds(self) -> float:
+        """How long it has had nothing to do; 0 while it has."""
+        if self.status != "live" or (self.turn is not None and not self.turn.collected):
+            return 0.0
+        return self._host_loop.time() - self._idle_since
+
+    def hibernate(self) -> None:
+        """End it while it is idle; its Session starts another when it needs one (S-22)."""
+        self._keep(self._say_goodbye(ProcessGone(reason="hibernated")))
+
     async def shut_down(self, grace: float, hurry: asyncio.Event) -> None:
         """The worker stops: let a running Turn go on for `grace` seconds, then end it (S-25)."""
         self.draining = True
@@ -191,6 +203,7 @@ class Process:
 
     def _become(self, status: Literal["live", "leaving", "gone"]) -> None:
         self.status = status
+        self._idle_since = self._host_loop.time()
         self._on_change(self)
 
     async def _say_goodbye(self, fact: ProcessGone) -> None:
@@ -216,6 +229,7 @@ class Process:
             ended = ended.but(process="worker_shutdown")
         first, facts = await self._outbox.settle()
         turn.settle(ended.but(first=first, facts=facts))
+        self._idle_since = self._host_loop.time()
         if ended.how == "died":
             self.abandon()
 

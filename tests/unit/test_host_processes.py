@@ -1,4 +1,4 @@
-"""Processes on a host: init, death, stops that are ignored, ghosts, the worker's end."""
+"""Processes on a host: init, death, stops that are ignored, the worker's end."""
 
 import asyncio
 import sys
@@ -6,7 +6,6 @@ import time
 
 import pytest
 
-from activities import host as host_module
 from activities.waiting import ProcessUnknown
 from tests.harness import poll
 from tests.unit.hosting import (
@@ -158,44 +157,6 @@ async def test_a_blocked_process_holds_up_nobody_else():
     assert time.monotonic() - begun < 0.5
     assert written(outcome.facts) == "hi\n"
     assert (await blocked).how == "completed"
-
-
-async def test_s26_a_higher_epoch_replaces_an_older_process():
-    host = make_host(script)
-    await host.start_process(start_call("script"))
-    turn = asyncio.create_task(host.run_turn(turn_call("sleep 30")))
-    await asyncio.sleep(0)
-    await host.start_process(start_call("script", epoch=2))
-    with pytest.raises(ProcessUnknown):
-        await turn
-    with pytest.raises(ProcessUnknown):
-        await host.start_process(start_call("script", epoch=1))
-    assert (await host.run_turn(turn_call("say hi", epoch=2))).how == "completed"
-
-
-async def test_s26_a_process_whose_session_is_gone_stops_by_itself():
-    link = Link()
-    link.gone.add(SESSION)
-    host = make_host(script, link=link)
-    await host.start_process(start_call("script"))
-    turn = asyncio.create_task(host.run_turn(turn_call("say hi\nsleep 30")))
-    with pytest.raises(ProcessUnknown):
-        await turn
-    assert host.occupied == 0
-
-
-async def test_s26_a_process_without_turns_or_without_anybody_waiting_stops(monkeypatch):
-    monkeypatch.setattr(host_module, "UNUSED_SECONDS", 0.05)
-    monkeypatch.setattr(host_module, "UNAWAITED_SECONDS", 0.05)
-    monkeypatch.setattr(host_module, "LAST_CALL_SECONDS", 0.05)
-    host = make_host(script)
-    await host.start_process(start_call("script"))
-    await poll(lambda: host.occupied == 0)
-    await host.start_process(start_call("script", epoch=2))
-    turn = asyncio.create_task(host.run_turn(turn_call("sleep 30", epoch=2)))
-    await asyncio.sleep(0)
-    turn.cancel()
-    await poll(lambda: host.occupied == 0)
 
 
 async def test_s25_idle_processes_say_goodbye_and_running_turns_go_on():

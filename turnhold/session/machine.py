@@ -184,7 +184,7 @@ class Machine:
                 case steps.StartProcess() as step, _:
                     processes.lost_while_starting(tx, step)
                 case steps.RunTurn() as step, "not_taken" | "refused":
-                    reports.turn_not_dispatched(tx, step)
+                    reports.turn_not_dispatched(tx, step, refused=how == "refused")
                 case steps.RunTurn() as step, "suspected" if not step.attach:
                     reports.turn_suspected(tx, step)
                 case steps.RunTurn() as step, _:
