@@ -9,6 +9,7 @@ import inspect
 import logging
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Literal
 
 from activities import outcome
@@ -27,6 +28,8 @@ log = logging.getLogger(__name__)
 
 _HISTORY_RETRY_SECONDS = 1.0
 _FLUSH_SECONDS = 5.0
+_HANDOVER_SECONDS = 8.0
+_HANDOVER_POLL_SECONDS = 0.1
 _STOP_SECONDS = 5.0  # for handlers of a worker that must end
 
 
@@ -183,9 +186,24 @@ class Process:
             if turn.running:
                 stopped = outcome.stopped(turn.call, "worker_shutdown")
                 self._keep(self._finish(turn, stopped))
-        if turn is not None:
+            await self._handed_over(turn)
+        elif turn is not None:
             await turn.collected_within(_FLUSH_SECONDS)
         self.abandon()
+
+    async def _handed_over(self, turn: HostedTurn) -> None:
+        """Wait until the Session has the outcome: the call that took it may have been given up already.
+
+        After an outage the Session asks once more, and finds this host still here (S-24, S-25).
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_HANDOVER_SECONDS):
+                await turn.collected_within(_HANDOVER_SECONDS)
+                while True:
+                    with suppress(Refused):  # nobody can tell now
+                        if not await self._link.expects(self.session_id, self.epoch):
+                            return
+                    await asyncio.sleep(_HANDOVER_POLL_SECONDS)
 
     @property
     def stuck(self) -> bool:

@@ -62,6 +62,16 @@ async def settled_after_fault(
     return await poll(ended, deadline=deadline, what="the Turn's end")
 
 
+async def admitted(client: Client, session_id: str, text: str, *, deadline: float = 60.0) -> str:
+    """The ID of a Turn that this input makes, once it is known, however long a fault delays that."""
+    receipt = await client.enqueue(session_id, text)
+
+    async def turn_id() -> str | None:
+        return (await client.receipt(session_id, receipt.request_id)).turn_id
+
+    return receipt.turn_id or await poll(turn_id, deadline=deadline, what="a Turn")
+
+
 async def running(client: Client, session_id: str) -> str:
     """The ID of the Turn that runs, once one does and has written something."""
 

@@ -9,7 +9,7 @@ import pytest
 from temporalio.api.enums.v1 import PendingActivityState
 
 from tests.fault.conftest import appended, one_more_worker, temporal
-from tests.harness import poll, running, settled_after_fault, timeline
+from tests.harness import admitted, poll, running, settled_after_fault, timeline
 from turnhold.cli.stack import Plan, Stack
 from turnhold.client import Client
 from turnhold.session.values import text_of
@@ -67,8 +67,8 @@ async def loss(stack: Stack) -> AsyncIterator[Loss]:
         made.killed_at = datetime.now(UTC)
         stack.workers[0].kill()
         for number, session_id in enumerate(idle):
-            receipt = await client.enqueue(session_id, f"append runs put-back-{number}\nepoch")
-            made.put_back.append((session_id, receipt.turn_id or ""))
+            turn_id = await admitted(client, session_id, f"append runs put-back-{number}\nepoch")
+            made.put_back.append((session_id, turn_id))
         yield made
 
 

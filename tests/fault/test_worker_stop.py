@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from tests.fault.conftest import appended, one_more_worker
-from tests.harness import assert_gapless, poll, running, settled, settled_after_fault, timeline
+from tests.harness import admitted, assert_gapless, poll, running, settled, settled_after_fault, timeline
 from turnhold.cli.stack import Plan, Stack
 from turnhold.client import Client
 from turnhold.session.values import text_of
@@ -46,8 +46,7 @@ async def test_s25_what_ends_in_the_grace_completes_and_the_rest_is_interrupted(
     leaving.terminate()
     await poll(lambda: "running Turns have 3 s" in leaving.output(), interval=0.01)
     began = time.monotonic()
-    receipt = await client.enqueue(idle, "get k\nepoch")
-    turn = await settled_after_fault(client, idle, receipt.turn_id)
+    turn = await settled_after_fault(client, idle, await admitted(client, idle, "get k\nepoch"))
     print(f"\nan idle Session's next Turn took {time.monotonic() - began:.2f} s on the other worker")
     assert text_of(turn.output) == "k: v\nepoch: 2\nturns: 1\n"
     assert leaving.alive, "the grace is not over"
@@ -72,18 +71,18 @@ async def test_s25_what_ends_in_the_grace_completes_and_the_rest_is_interrupted(
 async def test_s25_ten_restarts_in_a_row_hold_no_session_and_lose_no_turn(stack: Stack, client: Client):
     """Each of four Sessions gets a Turn with every restart; nothing waits for its end."""
     sessions = [(await client.create_session("script")).session.id for _ in range(4)]
-    admitted: list[tuple[str, str | None]] = []
+    turns: list[tuple[str, str]] = []
     leaving = stack.workers[-1]
     old = [leaving]
     for restart in range(RESTARTS):
         for number, session in enumerate(sessions):
-            receipt = await client.enqueue(session, f"append restarts {restart}-{number}\nsleep 0.3")
-            admitted.append((session, receipt.turn_id))
+            text = f"append restarts {restart}-{number}\nsleep 0.3"
+            turns.append((session, await admitted(client, session, text)))
         following = await one_more_worker(stack, TURNHOLD_GRACE="1")
         leaving.terminate()
         leaving = following
         old.append(leaving)
-    for session, turn_id in admitted:
+    for session, turn_id in turns:
         turn = await settled_after_fault(client, session, turn_id)
         assert turn.status == "completed", (turn.status, turn.reason)
     for session in sessions:

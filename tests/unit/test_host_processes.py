@@ -159,8 +159,25 @@ async def test_a_blocked_process_holds_up_nobody_else():
     assert (await blocked).how == "completed"
 
 
+async def test_s25_a_worker_that_stops_waits_until_the_session_has_the_outcome():
+    link = Link()
+    link.expected[SESSION] = 1  # the call that takes the outcome has been given up
+    host = make_host(script, link=link)
+    await host.start_process(start_call("script"))
+    given_up = asyncio.create_task(host.run_turn(turn_call("sleep 0.2\nsay done")))
+    await asyncio.sleep(0)
+    draining = asyncio.create_task(host.drain(10, asyncio.Event()))
+    outcome = await given_up
+    await asyncio.sleep(0.3)
+    assert not draining.done()
+    assert await host.run_turn(turn_call("sleep 0.2\nsay done")) == outcome
+    link.expected[SESSION] = 2
+    await draining
+
+
 async def test_s25_idle_processes_say_goodbye_and_running_turns_go_on():
     link = Link()
+    link.expected[SESSION] = 2  # it has the outcome
     host = make_host(script, link=link)
     idle = "ses_idle0000"
     await host.start_process(start_call("script"))
@@ -178,7 +195,9 @@ async def test_s25_idle_processes_say_goodbye_and_running_turns_go_on():
 
 @pytest.mark.parametrize(("steps", "deadline"), [("say a\nsleep 30", 2), ("say a\nstubborn 3", 0.2)])
 async def test_s25_after_the_grace_or_a_second_signal_turns_are_interrupted(steps, deadline):
-    host = make_host(script)
+    link = Link()
+    link.expected[SESSION] = 2  # it has the outcome
+    host = make_host(script, link=link)
     await host.start_process(start_call("script", stop_deadline=deadline))
     turn = asyncio.create_task(host.run_turn(turn_call(steps)))
     hurry = asyncio.Event()

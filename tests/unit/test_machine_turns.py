@@ -296,6 +296,16 @@ def test_s24_a_lost_host_ends_the_turn_and_then_the_process() -> None:
     assert world.statuses() == ["interrupted", "running"], "not replayed; the queue goes on"
 
 
+def test_s24_every_outage_is_a_suspicion_of_its_own_as_long_as_the_host_is_heard() -> None:
+    world = running()
+    world.lose("unheard")
+    for _ in range(3):
+        world.lose("suspected")
+        assert world.step(steps.RunTurn).attach
+    world.lose("unheard")
+    assert world.last("turn.interrupted").data["reason"] == "execution_lost"
+
+
 def test_s25_a_worker_that_shuts_down_is_no_failure() -> None:
     world = running()
     world.enqueue()

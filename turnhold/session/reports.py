@@ -57,7 +57,10 @@ def turn_not_dispatched(tx: Transaction, step: steps.RunTurn, *, refused: bool) 
 
 
 def turn_suspected(tx: Transaction, step: steps.RunTurn) -> None:
-    """A heartbeat was missed: ask the same host once more before giving the Turn up (S-24)."""
+    """A heartbeat was missed: ask the same host once more before giving the Turn up (S-24).
+
+    A host that was heard since the last time lives: every outage is a suspicion of its own.
+    """
     if _is_running(tx.state, step):
         tx.issue(steps.RunTurn, turn=step.turn, epoch=step.epoch, queue=step.queue, first=False, attach=True)
 

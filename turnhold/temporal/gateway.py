@@ -39,6 +39,7 @@ from turnhold.temporal.watch import Mark
 
 READ_SECONDS = 2.0  # S-92: a read answers within it, or says that no worker does
 _POLLER_SECONDS = 60.0  # a poller seen longer ago than one long poll is gone
+_TASK = timedelta(seconds=5)  # a task that a killed worker has taken: its Session waits so long (S-24)
 _EVENT_PAGE = limits.PAGE_RECORDS
 
 
@@ -93,6 +94,7 @@ class Gateway:
                     task_queue=self.task_queue,
                     id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                     id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+                    task_timeout=_TASK,
                     memo={names.MEMO_SESSION: made},
                     search_attributes=made.attributes(),
                     static_summary=made.summary(),
