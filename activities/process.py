@@ -28,8 +28,8 @@ log = logging.getLogger(__name__)
 
 _HISTORY_RETRY_SECONDS = 1.0
 _FLUSH_SECONDS = 5.0
-_HANDOVER_SECONDS = 8.0
-_HANDOVER_POLL_SECONDS = 0.1
+_GIVEN_UP_SECONDS = 8.0
+_GIVEN_UP_POLL_SECONDS = 0.05
 _STOP_SECONDS = 5.0  # for handlers of a worker that must end
 
 
@@ -176,9 +176,7 @@ class Process:
         """The worker stops: let a running Turn go on for `grace` seconds, then end it (S-25)."""
         self.draining = True
         turn = self.turn
-        if self.status == "live" and (turn is None or not turn.running):
-            await self._say_goodbye(ProcessGone(reason="worker_shutdown"))
-        elif turn is not None and turn.running:
+        if turn is not None and turn.running:
             await turn.ended_within(grace, hurry)
             if turn.running:
                 self._tell_run(turn.id, lambda run: run.interrupt("worker_shutdown"))
@@ -186,24 +184,30 @@ class Process:
             if turn.running:
                 stopped = outcome.stopped(turn.call, "worker_shutdown")
                 self._keep(self._finish(turn, stopped))
-            await self._handed_over(turn)
-        elif turn is not None:
             await turn.collected_within(_FLUSH_SECONDS)
+            await self._given_up()
+        elif self.status == "live":
+            if turn is not None:
+                await turn.collected_within(_FLUSH_SECONDS)
+            await self._say_goodbye(ProcessGone(reason="worker_shutdown"))
+            await self._given_up()
         self.abandon()
 
-    async def _handed_over(self, turn: HostedTurn) -> None:
-        """Wait until the Session has the outcome: the call that took it may have been given up already.
+    async def _given_up(self) -> None:
+        """Wait until the Session counts on this Process no more, while this host still answers it (S-25).
 
-        After an outage the Session asks once more, and finds this host still here (S-24, S-25).
+        A Turn may be on its way here, and is refused then: with nobody there it would be lost. And the
+        call that took an outcome may have been given up in an outage: the Session asks again.
         """
+        pause = _GIVEN_UP_POLL_SECONDS
         with suppress(TimeoutError):
-            async with asyncio.timeout(_HANDOVER_SECONDS):
-                await turn.collected_within(_HANDOVER_SECONDS)
+            async with asyncio.timeout(_GIVEN_UP_SECONDS):
                 while True:
                     with suppress(Refused):  # nobody can tell now
                         if not await self._link.expects(self.session_id, self.epoch):
                             return
-                    await asyncio.sleep(_HANDOVER_POLL_SECONDS)
+                    await asyncio.sleep(pause)
+                    pause = min(pause * 2, 1)
 
     @property
     def stuck(self) -> bool:

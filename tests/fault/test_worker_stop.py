@@ -28,20 +28,26 @@ async def client(stack: Stack) -> AsyncIterator[Client]:
         yield opened
 
 
+async def with_a_process(client: Client) -> str:
+    """A Session whose Process is on the only worker there is."""
+    created = await client.create_session("script", input="set k v")
+    await settled(client, created.session.id, created.turn.id)
+    return created.session.id
+
+
 async def test_s25_what_ends_in_the_grace_completes_and_the_rest_is_interrupted(stack: Stack, client: Client):
     scripts = {
-        "short": "say begins\nsleep 1.5\nsay ends",
+        "short": "say begins\nsleep 2\nsay ends",
         "long": "say begins\nsleep 120\nsay never",
         "stubborn": "say begins\nstubborn 120\nsay never",
     }
-    made = {name: await client.create_session("script", input=text) for name, text in scripts.items()}
-    sessions = {name: created.session.id for name, created in made.items()}
-    queued = {name: (await client.enqueue(session, "epoch")).turn_id for name, session in sessions.items()}
-    idle = (await client.create_session("script", input="set k v")).session.id
-    await settled(client, idle, (await client.list_turns(idle)).turns[0].id)
-    await asyncio.gather(*(running(client, session) for session in sessions.values()))
+    sessions = {name: await with_a_process(client) for name in (*scripts, "idle")}
+    idle = sessions.pop("idle")
     leaving = stack.workers[-1]
     await one_more_worker(stack)
+    turns = {name: await admitted(client, sessions[name], scripts[name]) for name in scripts}
+    queued = {name: await admitted(client, session, "epoch") for name, session in sessions.items()}
+    await asyncio.gather(*(running(client, session) for session in sessions.values()))
 
     leaving.terminate()
     await poll(lambda: "running Turns have 3 s" in leaving.output(), interval=0.01)
@@ -51,7 +57,7 @@ async def test_s25_what_ends_in_the_grace_completes_and_the_rest_is_interrupted(
     assert text_of(turn.output) == "k: v\nepoch: 2\nturns: 1\n"
     assert leaving.alive, "the grace is not over"
 
-    ended = {name: await settled_after_fault(client, sessions[name], made[name].turn.id) for name in made}
+    ended = {name: await settled_after_fault(client, sessions[name], turns[name]) for name in scripts}
     assert [(ended[name].status, ended[name].reason) for name in scripts] == [
         ("completed", None),
         ("interrupted", "worker_shutdown"),

@@ -175,11 +175,25 @@ async def test_s25_a_worker_that_stops_waits_until_the_session_has_the_outcome()
     await draining
 
 
+async def test_s25_a_turn_on_its_way_to_a_worker_that_stops_is_refused_until_its_session_knows():
+    link = Link()
+    host = make_host(script, link=link)
+    await host.start_process(start_call("script"))
+    draining = asyncio.create_task(host.drain(10, asyncio.Event()))
+    await poll(lambda: link.facts == [ProcessGone(reason="worker_shutdown")])
+    with pytest.raises(ProcessUnknown):
+        await host.run_turn(turn_call("say hi"))
+    assert not draining.done()
+    link.expected[SESSION] = 2
+    await draining
+
+
 async def test_s25_idle_processes_say_goodbye_and_running_turns_go_on():
     link = Link()
     link.expected[SESSION] = 2  # it has the outcome
     host = make_host(script, link=link)
     idle = "ses_idle0000"
+    link.expected[idle] = 2
     await host.start_process(start_call("script"))
     await host.start_process(start_call("script", session_id=idle))
     turn = asyncio.create_task(host.run_turn(turn_call("sleep 0.3\nsay done")))
