@@ -8,7 +8,7 @@ from rich.text import Text
 
 from turnhold.cli.output import fields, say, styled, table
 from turnhold.session.values import OUTPUT, Output, TextPart, text_of
-from turnhold.session.views import EventView, ReceiptView, SessionListed, SessionView, TurnView
+from turnhold.session.views import EventView, Explanation, ReceiptView, SessionListed, SessionView, TurnView
 
 _LONGEST = 160
 _COLOURS = {
@@ -119,6 +119,22 @@ def _process_line(view: SessionView) -> str | None:
         return None
     failures = process.consecutive_failures
     return f"{process.epoch} ({process.status})" + (f", {failures} failures in a row" if failures else "")
+
+
+def explanation(view: Explanation) -> None:
+    """Whether the Session moves; then each cause with what would clear it."""
+    if view.moving:
+        say(styled("It moves: a Turn is at work, or will be without anybody's action.", "green"))
+    elif view.causes:
+        say(styled("It does not move.", "yellow"))
+    for cause in view.causes:
+        within = f" (until {cause.until.astimezone():%H:%M:%S} at the latest)" if cause.until else ""
+        since = f", since {ago(cause.since)}" if cause.since else ""
+        say(styled(cause.code, "bold").append(f"{since}{within}", style="not bold dim"))
+        say(f"  {cause.message}")
+        if cause.clear is not None:
+            body = "" if cause.clear.body is None else f" {_json(cause.clear.body)}"
+            say(f"  {cause.clear.method} {cause.clear.path}{body}", "dim")
 
 
 def turn(view: TurnView) -> None:
