@@ -122,6 +122,7 @@ async def test_s56_what_a_stopped_turn_leaves_is_dropped(client: Client) -> None
     session_id, turn_id = await begin_running(
         client, "say begun\nset city Lisbon\nstubborn 1\nrespond too late\nreturn 7", stop_deadline=20
     )
+    await poll(lambda: has(client, session_id, "turn.output"))
     first = await client.interrupt_turn(session_id, turn_id)
     stopping = await client.turn(session_id, turn_id)
     assert (stopping.status, stopping.stopping_since is not None) == ("running", True)
