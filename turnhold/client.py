@@ -28,7 +28,15 @@ from pydantic_core import from_json, to_json
 from turnhold.session.errors import Rejection
 from turnhold.session.model import SessionStatus, TurnStatus
 from turnhold.session.values import rfc3339
-from turnhold.session.views import EventPage, EventView, ReceiptView, SessionListed, SessionView, TurnView
+from turnhold.session.views import (
+    EventPage,
+    EventView,
+    Explanation,
+    ReceiptView,
+    SessionListed,
+    SessionView,
+    TurnView,
+)
 
 Input = str | Sequence[Mapping[str, JsonValue]]
 """What a Turn is given: one text, or a list of text parts."""
@@ -193,6 +201,14 @@ class Client:
     async def session(self, session_id: str) -> SessionView:
         return self._read(await self._get(_path(session_id)), SessionView)
 
+    async def explain(self, session_id: str) -> Explanation:
+        """Why it does not move, and the calls that clear that; answers without a worker too (S-94)."""
+        return self._read(await self._get(_path(session_id, "explain")), Explanation)
+
+    async def interrupt(self, session_id: str, *, idempotency_key: str | None = None) -> ReceiptView:
+        """Holds the Session (`hold_id`) and stops its running Turn (`turn_id`), if any (S-51)."""
+        return await self._command(_path(session_id, "interrupt"), None, idempotency_key)
+
     async def resume(
         self, session_id: str, hold_id: str, *, idempotency_key: str | None = None
     ) -> ReceiptView:
@@ -202,6 +218,10 @@ class Client:
     async def close(self, session_id: str, *, idempotency_key: str | None = None) -> ReceiptView:
         """Takes no more Turns, lets the rest finish, closes (S-53)."""
         return await self._command(_path(session_id, "close"), None, idempotency_key)
+
+    async def cancel(self, session_id: str, *, idempotency_key: str | None = None) -> ReceiptView:
+        """Closes at once: every Turn that has not ended is cancelled (S-54)."""
+        return await self._command(_path(session_id, "cancel"), None, idempotency_key)
 
     async def receipt(self, session_id: str, request_id: str) -> ReceiptView:
         """The outcome of an uncertain command: accepted, rejected or pending."""
@@ -242,6 +262,12 @@ class Client:
             turn = await self.turn(session_id, turn_id, wait=min(_WAIT, left))
             if turn.status not in ("queued", "running") or clock() >= deadline:
                 return turn
+
+    async def interrupt_turn(
+        self, session_id: str, turn_id: str, *, idempotency_key: str | None = None
+    ) -> ReceiptView:
+        """Stops exactly that running Turn; holds nothing (S-50)."""
+        return await self._command(_path(session_id, "turns", turn_id, "interrupt"), None, idempotency_key)
 
     # --- timeline ---------------------------------------------------------------------------------
 

@@ -126,7 +126,7 @@ def test_s3_an_idempotency_key_is_1_to_255_printable_ascii(api: TestClient, key:
         (f"{PATH}/turns/trn_!", "turn_not_found"),
         (f"{PATH}/turns/{SESSION}", "turn_not_found"),
         (f"{PATH}/receipts/req_", "receipt_not_found"),
-        (f"{PATH}/interrupt", "route_not_found"),
+        (f"{PATH}/pause", "route_not_found"),
         ("/v1/agents/nobody", "agent_not_found"),
         ("/v1/sessions/", "route_not_found"),
         ("/nowhere", "route_not_found"),

@@ -1,4 +1,4 @@
-"""`turnhold session …`: create, look, feed, follow, release, close."""
+"""`turnhold session …`: create, look, feed, follow, release, close (`controls` has the stops)."""
 
 import sys
 import uuid
@@ -11,12 +11,15 @@ from pydantic_core import from_json
 
 from turnhold.cli import connection, follow, outcome, output, show
 from turnhold.cli.connection import DEFAULT_URL, ApiKey, Json, Url
+from turnhold.cli.controls import control_commands
+from turnhold.cli.receipts import print_receipt
 from turnhold.cli.turn import turn_commands
 from turnhold.client import Client, Created, Problem, Unreachable
 from turnhold.session.views import EventPage, EventView, ReceiptView, SessionView, TurnView
 
 session_commands = typer.Typer(help="Sessions: one conversation with an Agent each.", no_args_is_help=True)
 session_commands.add_typer(turn_commands, name="turn")
+session_commands.add_typer(control_commands)
 
 SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The Session's ID (ses_…).")]
 Text = Annotated[str | None, typer.Option("--text", help="What the Turn is given.")]
@@ -199,7 +202,7 @@ def enqueue(
         if as_json:
             output.document(turn)
         return
-    _receipt(receipt, f"turn {receipt.sequence} queued: {receipt.turn_id}", as_json)
+    print_receipt(receipt, f"turn {receipt.sequence} queued: {receipt.turn_id}", as_json)
 
 
 def _follow(
@@ -304,7 +307,7 @@ def resume(
         async def one(client: Client) -> ReceiptView:
             return await client.resume(session, held, idempotency_key=idempotency_key)
 
-        _receipt(connection.call(url, api_key, one), f"released {hold}", as_json)
+        print_receipt(connection.call(url, api_key, one), f"released {hold}", as_json)
         return
 
     async def each(client: Client) -> tuple[list[ReceiptView], list[str]]:
@@ -349,14 +352,4 @@ def close(
         return await client.close(session, idempotency_key=idempotency_key)
 
     receipt = connection.call(url, api_key, work)
-    _receipt(receipt, f"session {receipt.session_status}", as_json)
-
-
-def _receipt(receipt: ReceiptView, done: str, as_json: bool) -> None:
-    """Prints a receipt; a pending one ends the command with its own exit code."""
-    if as_json:
-        output.document(show.receipt_document(receipt))
-    else:
-        show.receipt(receipt, done)
-    if receipt.status == "pending":
-        raise typer.Exit(outcome.PENDING)
+    print_receipt(receipt, f"session {receipt.session_status}", as_json)

@@ -8,7 +8,16 @@ from rich.text import Text
 
 from turnhold.cli.output import fields, say, styled, table
 from turnhold.session.values import OUTPUT, Output, TextPart, text_of
-from turnhold.session.views import EventView, ReceiptView, SessionListed, SessionView, TurnView
+from turnhold.session.views import (
+    Cause,
+    Clearing,
+    EventView,
+    Explanation,
+    ReceiptView,
+    SessionListed,
+    SessionView,
+    TurnView,
+)
 
 _LONGEST = 160
 _COLOURS = {
@@ -119,6 +128,40 @@ def _process_line(view: SessionView) -> str | None:
         return None
     failures = process.consecutive_failures
     return f"{process.epoch} ({process.status})" + (f", {failures} failures in a row" if failures else "")
+
+
+def explanation(view: Explanation) -> None:
+    """Whether the Session moves; then each cause with what would clear it."""
+    if view.moving:
+        say(styled("It moves: a Turn is at work, or will be without anybody's action.", "green"))
+    else:
+        say(styled("It does not move.", "yellow"))
+    for cause in view.causes:
+        line = styled(cause.code, "bold")
+        if cause.since is not None:
+            line.append(f", for {ago(cause.since).removesuffix(' ago')}", style="not bold dim")
+        if cause.until is not None:
+            line.append(f", until {cause.until.astimezone():%H:%M:%S} at the latest", style="not bold dim")
+        say(line)
+        say(f"  {cause.message}")
+        if cause.clear is not None:
+            say(f"  {_clearing(cause, cause.clear)}", "dim")
+
+
+def _clearing(cause: Cause, call: Clearing) -> str:
+    """The command that clears a cause; where there is none yet, the request."""
+    session_id = call.path.split("/")[3]
+    match cause.code:
+        case "held":
+            return f"turnhold session resume {session_id} --hold {cause.hold_id}"
+        case "queued_behind":
+            return f"turnhold session turn interrupt {session_id} {cause.turn_id}"
+        case "nothing_to_do":
+            return f"turnhold session enqueue {session_id} --text …"
+        case "closing_on_owned":
+            return f"turnhold session cancel {session_id}"
+        case _:
+            return f"{call.method} {call.path} {_json(call.body)}"
 
 
 def turn(view: TurnView) -> None:

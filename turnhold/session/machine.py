@@ -35,7 +35,7 @@ from turnhold.session.views import Judge, ReadRequest, ReadResult, ReceiptView
 
 Handler = Callable[[Transaction, commands.Command], Effect]
 
-NOT_YET = frozenset({"send", "interrupt", "cancel", "answer", "spawn"})
+NOT_YET = frozenset({"send", "answer", "spawn"})
 """Operations that are registered, and rejected `not_implemented` until they are released."""
 
 
