@@ -105,6 +105,7 @@ class AgentInfo(_Answer):
     model_config = ConfigDict(frozen=True, extra="allow")
 
     name: str
+    description: str | None = None
 
 
 class Gap(_Answer):
@@ -291,7 +292,8 @@ class Client:
         """Every retained event after a sequence, exactly once, as it happens (S-81).
 
         Ends when the Session has ended. A connection that breaks is made again from the last
-        sequence, without limit; `on_lost` is told why each time. Close the iterator
+        sequence, without limit, and so is one that a server cannot serve for now (503, 429);
+        `on_lost` is told why each time. Close the iterator
         (`contextlib.aclosing`) when you stop early.
 
         Raises:
@@ -325,7 +327,7 @@ class Client:
                     raise
                 lost = error
             failures += 1
-            if not connected and failures >= _ATTEMPTS:
+            if not connected and failures >= _ATTEMPTS and not isinstance(lost, Problem):
                 raise lost
             if on_lost:
                 on_lost(lost)

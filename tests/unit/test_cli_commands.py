@@ -328,7 +328,10 @@ def test_a_problem_ends_with_1_and_its_code_and_detail_on_stderr(server: Server,
         "status": 422,
         "code": "invalid_request",
         "detail": "That is not right.",
-        "errors": [{"loc": ["config", "queue_limit"], "message": "too small"}],
+        "errors": [
+            {"loc": ["config", "queue_limit"], "message": "too small"},
+            {"loc": ["key"], "message": "too long"},
+        ],
     }
     server.on("GET", f"/v1/sessions/{SESSION}", 422, body)
     code, out, err = run("session", "get", SESSION, "--json")
@@ -336,6 +339,7 @@ def test_a_problem_ends_with_1_and_its_code_and_detail_on_stderr(server: Server,
     assert err.splitlines() == [
         "error: invalid_request: That is not right.",
         "  config.queue_limit: too small",
+        "  key: too long",
     ]
 
 

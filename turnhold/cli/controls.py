@@ -1,20 +1,13 @@
 """`turnhold session interrupt, cancel, explain`: stopping a Session, and why it does not move."""
 
-from typing import Annotated
-
 import typer
 
 from turnhold.cli import connection, output, receipts, show
-from turnhold.cli.connection import DEFAULT_URL, ApiKey, Json, Url
+from turnhold.cli.connection import DEFAULT_URL, ApiKey, IdempotencyKey, Json, SessionId, Url
 from turnhold.client import Client
 from turnhold.session.views import Explanation, ReceiptView
 
 control_commands = typer.Typer()
-
-SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The Session's ID (ses_…).")]
-IdempotencyKey = Annotated[
-    str | None, typer.Option(help="Makes a repetition of this command exact: it changes nothing.")
-]
 
 
 @control_commands.command(epilog="Example: turnhold session interrupt $SESSION")

@@ -10,7 +10,7 @@ import typer
 from pydantic_core import from_json
 
 from turnhold.cli import connection, follow, outcome, output, show
-from turnhold.cli.connection import DEFAULT_URL, ApiKey, Json, Url
+from turnhold.cli.connection import DEFAULT_URL, ApiKey, IdempotencyKey, Json, SessionId, Url
 from turnhold.cli.controls import control_commands
 from turnhold.cli.receipts import print_receipt
 from turnhold.cli.turn import turn_commands
@@ -21,14 +21,10 @@ session_commands = typer.Typer(help="Sessions: one conversation with an Agent ea
 session_commands.add_typer(turn_commands, name="turn")
 session_commands.add_typer(control_commands)
 
-SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The Session's ID (ses_…).")]
 Text = Annotated[str | None, typer.Option("--text", help="What the Turn is given.")]
 InputFile = Annotated[
     Path | None,
     typer.Option("--input-file", help="The same from a file; - for stdin.", allow_dash=True, dir_okay=False),
-]
-IdempotencyKey = Annotated[
-    str | None, typer.Option(help="Makes a repetition of this command exact: it changes nothing.")
 ]
 Follow = Annotated[bool, typer.Option("--follow", help="Print the Turn's output until it has ended.")]
 
@@ -117,9 +113,10 @@ def create(
         raise _uncertain(error, repeat) from error
     session, turn = created.session, created.turn
     if follow_turn and turn is not None:
-        turn = _follow(url, api_key, session.id, turn.id, since=0, quiet=as_json)
         if not as_json:
             output.note(f"session {session.id}")
+        turn = _follow(url, api_key, session.id, turn.id, since=0, quiet=as_json)
+        session = connection.call(url, api_key, lambda client: client.session(session.id))
     if as_json:
         output.document({"session": session, "turn": turn})
     elif not follow_turn:
@@ -244,7 +241,8 @@ def events(
             output.say(show.event_line(event))
 
     if live:
-        follow.follow(url, api_key, session, since=since, on_event=show_event)
+        again = ("events", "--follow", *(("--jsonl",) if as_jsonl else ()))
+        follow.follow(url, api_key, session, since=since, on_event=show_event, command=again)
         return
 
     async def work(client: Client) -> EventPage:
@@ -285,7 +283,10 @@ def attach(
     def show_event(event: EventView) -> None:
         output.document(event, lines=True)
 
-    follow.follow(url, api_key, session, since=since, on_event=show_event if as_jsonl else None)
+    again = ("attach", *(("--jsonl",) if as_jsonl else ()))
+    follow.follow(
+        url, api_key, session, since=since, on_event=show_event if as_jsonl else None, command=again
+    )
 
 
 @session_commands.command(epilog="Example: turnhold session resume $SESSION --all")

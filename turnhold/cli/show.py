@@ -7,6 +7,7 @@ from pydantic_core import to_json
 from rich.text import Text
 
 from turnhold.cli.output import fields, say, styled, table
+from turnhold.session.model import TurnError
 from turnhold.session.values import OUTPUT, Output, TextPart, text_of
 from turnhold.session.views import (
     Cause,
@@ -108,8 +109,8 @@ def session(view: SessionView) -> None:
             ("owner", view.parent_id),
             ("metadata", ", ".join(f"{k}={v}" for k, v in view.metadata.items()) or None),
             ("created", ago(view.created_at)),
-            ("active", ago(view.last_activity_at)),
-            ("events", str(view.last_event_sequence)),
+            ("last active", ago(view.last_activity_at)),
+            ("last event", str(view.last_event_sequence)),
         )
     )
     for hold in view.holds:
@@ -124,10 +125,12 @@ def _turns_line(view: SessionView) -> str:
 
 def _process_line(view: SessionView) -> str | None:
     process = view.process
-    if not process.epoch:
+    if not process.epoch or view.status == "closed":
         return None
     failures = process.consecutive_failures
-    return f"{process.epoch} ({process.status})" + (f", {failures} failures in a row" if failures else "")
+    return f"epoch {process.epoch}, {process.status}" + (
+        f", {failures} failures in a row" if failures else ""
+    )
 
 
 def explanation(view: Explanation) -> None:
@@ -172,7 +175,7 @@ def turn(view: TurnView) -> None:
             ("number", str(view.sequence)),
             ("status", status(view.status)),
             ("reason", view.reason),
-            ("error", f"{view.error.code}: {view.error.message}" if view.error else None),
+            ("error", _error(view.error) if view.error else None),
             ("input", one_line(text_of(view.input)) if view.input else None),
             ("result", None if view.result is None else _json(view.result)),
             ("response", content_text(view.response) if view.response else None),
@@ -181,6 +184,11 @@ def turn(view: TurnView) -> None:
     if view.output:
         say()
         say(content_text(view.output).rstrip("\n"))
+
+
+def _error(error: TurnError) -> str:
+    """What failed a Turn: code, type, and the message if there is one (S-12)."""
+    return ": ".join(part for part in (error.code, error.type, error.message) if part)
 
 
 def receipt(view: ReceiptView, done: str) -> None:
@@ -228,7 +236,7 @@ def detail(event: EventView) -> str:
     if (content := data.pop("content", None)) is not None:
         words.append(one_line(content_text(OUTPUT.validate_python(content))))
     if (error := data.pop("error", None)) is not None:
-        words.append(one_line(f"{error.get('code')}: {error.get('message')}"))
+        words.append(one_line(_error(TurnError.model_validate(error))))
     if (response := data.pop("response", None)) is not None:
         words.append(f'response="{one_line(content_text(OUTPUT.validate_python(response)))}"')
     words += [f"{name}={_brief(value)}" for name, value in data.items() if value is not None]

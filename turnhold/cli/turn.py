@@ -6,14 +6,13 @@ from typing import Annotated
 import typer
 
 from turnhold.cli import connection, outcome, output, show
-from turnhold.cli.connection import DEFAULT_URL, ApiKey, Json, Url
+from turnhold.cli.connection import DEFAULT_URL, ApiKey, IdempotencyKey, Json, SessionId, Url
 from turnhold.cli.receipts import print_receipt
 from turnhold.client import Client
 from turnhold.session.views import ReceiptView, TurnView
 
 turn_commands = typer.Typer(help="Turns: one input and its outcome each.", no_args_is_help=True)
 
-SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The Session's ID (ses_…).")]
 TurnId = Annotated[str, typer.Argument(metavar="TURN", help="The Turn's ID (trn_…).")]
 
 
@@ -57,9 +56,7 @@ def wait(
 def interrupt(
     session: SessionId,
     turn: TurnId,
-    idempotency_key: Annotated[
-        str | None, typer.Option(help="Makes a repetition of this command exact: it changes nothing.")
-    ] = None,
+    idempotency_key: IdempotencyKey = None,
     url: Url = DEFAULT_URL,
     api_key: ApiKey = None,
     as_json: Json = False,
