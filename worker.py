@@ -37,7 +37,7 @@ log = logging.getLogger("turnhold.worker")
 
 CONTROL_SLOTS = 64  # on top of every Process's Turn, so that a stop never waits behind Turns (S-58)
 _CONNECT_RETRY_SECONDS = 1.0
-_STICKY = timedelta(seconds=2)  # how long a Session waits for a worker that has vanished
+_STICKY = timedelta(seconds=1)  # how long a Session waits for a worker that has vanished
 # What the host said last makes workflow tasks. A worker that stops polling as one is handed to it
 # loses it, and its Session then waits 10 s for the task's time-out.
 _LAST_TASKS_SECONDS = 0.5
@@ -116,6 +116,7 @@ class _Workers:
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> None:
         workers = [w for w in (self._starts, self._hosting, self._sessions) if w is not None]
         running = [asyncio.create_task(worker.run()) for worker in workers]
+        tending = asyncio.create_task(self._host.tend())
         reasons = [asyncio.create_task(event.wait()) for event in (stop, self._host.exhausted)]
         log.info(
             "worker runs: roles %s, host %s, deployment %s",
@@ -132,7 +133,7 @@ class _Workers:
             await asyncio.sleep(_LAST_TASKS_SECONDS if self._sessions and self._hosting else 0)
             await _shut_down(self._sessions)
             ended = await asyncio.gather(*running, return_exceptions=True)
-            for task in reasons:
+            for task in (*reasons, tending):
                 task.cancel()
         if failed := next((error for error in ended if isinstance(error, Exception)), None):
             raise WorkerError(f"the worker cannot go on: {failed}", exit_code=1) from failed

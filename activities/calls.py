@@ -69,12 +69,15 @@ class HostActivities:
 
 @asynccontextmanager
 async def _heartbeating() -> AsyncGenerator[None]:
-    """Heartbeats from the host's loop, and the host's exceptions as Temporal knows them."""
+    """Heartbeats from the host's loop, and the host's exceptions as Temporal knows them.
+
+    They carry something, so that a Session can tell whether this call was ever heard of.
+    """
 
     async def beat() -> None:
         while True:
             await asyncio.sleep(limits.HEARTBEAT_SECONDS)
-            activity.heartbeat()
+            activity.heartbeat(True)
 
     beating = asyncio.create_task(beat())
     try:

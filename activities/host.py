@@ -3,13 +3,13 @@
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 
+from activities.ghosts import Ghosts
 from activities.link import SessionLink
 from activities.process import Process
-from activities.waiting import HostedTurn, ProcessUnknown
+from activities.waiting import ProcessUnknown
 from turnhold.agents.definition import AgentDefinition
-from turnhold.session.errors import Refused
 from turnhold.session.hosting import (
     AnswerAskCall,
     DeliverMessageCall,
@@ -23,9 +23,7 @@ from turnhold.session.hosting import (
 
 log = logging.getLogger(__name__)
 
-UNUSED_SECONDS = 60.0  # a Process that gets no Turn: its Session has moved on (S-26)
-UNAWAITED_SECONDS = 30.0  # a Turn that nobody waits for: ask its Session …
-LAST_CALL_SECONDS = 10.0  # … and give it this long to come back, when it answers
+ROOMY_AFTER_SECONDS = 10.0  # a full host hibernates a Process that has been idle for so long (S-22)
 OUTCOME_KEPT_SECONDS = 600.0  # of a Process that is gone: its Session may not have it yet
 _STUCK_AT_LEAST = 3
 
@@ -57,7 +55,7 @@ class Host:
         self._deployment = deployment
         self._processes: dict[str, Process] = {}
         self._stuck: list[Process] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._ghosts = Ghosts(link, self._processes)
 
     @property
     def occupied(self) -> int:
@@ -89,7 +87,7 @@ class Host:
             process.abandon()
             raise
         if failure is None and process.status == "live":
-            asyncio.get_running_loop().call_later(UNUSED_SECONDS, self._drop_unused, process)
+            self._ghosts.expect_a_turn(process)
             return StartProcessResult(status="started", queue=self.queue, deployment=self._deployment)
         if failure is None or self.draining:
             raise ProcessUnknown
@@ -113,7 +111,7 @@ class Host:
             return await turn.wait()
         finally:
             if not turn.awaited:
-                asyncio.get_running_loop().call_later(UNAWAITED_SECONDS, self._doubt, process, turn)
+                self._ghosts.left_alone(process, turn)
 
     def stop_turn(self, call: StopTurnCall) -> None:
         """Interrupt the handler at once (S-58); nothing to do for a Process that is gone."""
@@ -148,8 +146,24 @@ class Host:
         self.on_change()
         ending = [process.shut_down(grace, hurry) for process in self._processes.values()]
         await asyncio.gather(*ending)
-        for task in self._tasks:
-            task.cancel()
+        self._ghosts.cancel()
+
+    async def tend(self) -> None:
+        """Look after idle Processes, until cancelled: drop ghosts (S-26), make room (S-22)."""
+        async with asyncio.TaskGroup() as tending:
+            tending.create_task(self._ghosts.watch())
+            tending.create_task(self._make_room())
+
+    async def _make_room(self) -> None:
+        """While it is full, hibernate the longest idle Process: one slot stays free for whoever comes."""
+        while True:
+            await asyncio.sleep(ROOMY_AFTER_SECONDS / 10)
+            if self.draining or self.occupied < self.max_processes:
+                continue
+            longest = max(self._processes.values(), key=lambda process: process.idle_seconds)
+            if longest.idle_seconds >= ROOMY_AFTER_SECONDS:
+                log.info("hibernated to make room", extra=longest.ids)
+                longest.hibernate()
 
     # --- the registry ---------------------------------------------------------------------------
 
@@ -186,34 +200,3 @@ class Host:
         self._stuck = [stuck for stuck in (*self._stuck, process) if stuck.stuck]
         if len(self._stuck) >= max(_STUCK_AT_LEAST, math.ceil(self.max_processes / 10)):
             self.exhausted.set()
-
-    # --- ghosts (S-26) --------------------------------------------------------------------------
-
-    def _drop_unused(self, process: Process) -> None:
-        if process.turn is None and process.status == "live":
-            log.info("got no Turn and is dropped", extra=process.ids)
-            process.abandon()
-
-    def _doubt(self, process: Process, turn: HostedTurn) -> None:
-        if process.turn is turn and not turn.awaited and process.status != "gone":
-            self._keep(self._look_for_waiter(process, turn))
-
-    async def _look_for_waiter(self, process: Process, turn: HostedTurn) -> None:
-        """A Session that answers has sent again all that it waits for; one that cannot may come back."""
-        while process.turn is turn and not turn.awaited:
-            try:
-                await self._link.history(process.session_id, 1)
-            except Refused as refused:
-                if refused.code != "session_not_found":
-                    await asyncio.sleep(LAST_CALL_SECONDS)
-                    continue
-            await asyncio.sleep(LAST_CALL_SECONDS)
-            if process.turn is turn and not turn.awaited:
-                log.warning("nobody waits for its Turn; stopped", extra=process.ids)
-                process.abandon()
-            return
-
-    def _keep(self, coroutine: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)

@@ -1,5 +1,6 @@
 """How a host reaches Sessions."""
 
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from turnhold.session.hosting import Report
@@ -7,7 +8,7 @@ from turnhold.session.views import TurnView
 
 
 class SessionLink(Protocol):
-    """The two things that a host asks for by itself."""
+    """What a host asks for by itself."""
 
     async def report(self, session_id: str, report: Report) -> bool:
         """Hand facts to the Session; False when it is no more. Any exception: unknown, send again."""
@@ -15,4 +16,12 @@ class SessionLink(Protocol):
 
     async def history(self, session_id: str, limit: int) -> list[TurnView]:
         """The newest `limit` settled Turns, oldest first, with input and output."""
+        ...
+
+    async def ended(self, session_ids: Sequence[str]) -> Collection[str]:
+        """Which of these Sessions are no more; cheap for many. Any exception: not known now."""
+        ...
+
+    async def expects(self, session_id: str, epoch: int) -> bool:
+        """Whether this Session counts on its Process of that epoch. Any exception: not known now."""
         ...

@@ -9,6 +9,7 @@ import inspect
 import logging
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Literal
 
 from activities import outcome
@@ -27,6 +28,8 @@ log = logging.getLogger(__name__)
 
 _HISTORY_RETRY_SECONDS = 1.0
 _FLUSH_SECONDS = 5.0
+_HANDOVER_SECONDS = 8.0
+_HANDOVER_POLL_SECONDS = 0.1
 _STOP_SECONDS = 5.0  # for handlers of a worker that must end
 
 
@@ -59,6 +62,7 @@ class Process:
         self._on_change = on_change
         self._host_loop = asyncio.get_running_loop()
         self._outbox = Outbox(link, self.session_id, self.epoch, self.abandon)
+        self._idle_since = 0.0
         self._stops_ahead: dict[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._ready: asyncio.Future[str | None] = self._host_loop.create_future()
@@ -157,6 +161,17 @@ class Process:
         if self.turn is not None:
             self.turn.give_up()
 
+    @property
+    def idle_seconds(self) -> float:
+        """How long it has had nothing to do; 0 while it has."""
+        if self.status != "live" or (self.turn is not None and not self.turn.collected):
+            return 0.0
+        return self._host_loop.time() - self._idle_since
+
+    def hibernate(self) -> None:
+        """End it while it is idle; its Session starts another when it needs one (S-22)."""
+        self._keep(self._say_goodbye(ProcessGone(reason="hibernated")))
+
     async def shut_down(self, grace: float, hurry: asyncio.Event) -> None:
         """The worker stops: let a running Turn go on for `grace` seconds, then end it (S-25)."""
         self.draining = True
@@ -171,9 +186,24 @@ class Process:
             if turn.running:
                 stopped = outcome.stopped(turn.call, "worker_shutdown")
                 self._keep(self._finish(turn, stopped))
-        if turn is not None:
+            await self._handed_over(turn)
+        elif turn is not None:
             await turn.collected_within(_FLUSH_SECONDS)
         self.abandon()
+
+    async def _handed_over(self, turn: HostedTurn) -> None:
+        """Wait until the Session has the outcome: the call that took it may have been given up already.
+
+        After an outage the Session asks once more, and finds this host still here (S-24, S-25).
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_HANDOVER_SECONDS):
+                await turn.collected_within(_HANDOVER_SECONDS)
+                while True:
+                    with suppress(Refused):  # nobody can tell now
+                        if not await self._link.expects(self.session_id, self.epoch):
+                            return
+                    await asyncio.sleep(_HANDOVER_POLL_SECONDS)
 
     @property
     def stuck(self) -> bool:
@@ -191,6 +221,7 @@ class Process:
 
     def _become(self, status: Literal["live", "leaving", "gone"]) -> None:
         self.status = status
+        self._idle_since = self._host_loop.time()
         self._on_change(self)
 
     async def _say_goodbye(self, fact: ProcessGone) -> None:
@@ -216,6 +247,7 @@ class Process:
             ended = ended.but(process="worker_shutdown")
         first, facts = await self._outbox.settle()
         turn.settle(ended.but(first=first, facts=facts))
+        self._idle_since = self._host_loop.time()
         if ended.how == "died":
             self.abandon()
 

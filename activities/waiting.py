@@ -32,9 +32,14 @@ class HostedTurn:
         return not self._ended.is_set()
 
     @property
+    def collected(self) -> bool:
+        """A call has its outcome."""
+        return self._collected.is_set()
+
+    @property
     def awaited(self) -> bool:
         """Somebody waits for it, or has its outcome."""
-        return self._waiter is not None or self._collected.is_set()
+        return self._waiter is not None or self.collected
 
     async def wait(self) -> TurnOutcome:
         """Its outcome. A newer call takes an older one's place, which raises Superseded.

@@ -50,6 +50,39 @@ async def settled(client: Client, session_id: str, turn_id: str, *, deadline: fl
     return turn
 
 
+async def settled_after_fault(
+    client: Client, session_id: str, turn_id: str, *, deadline: float = 60.0
+) -> TurnView:
+    """The Turn once it has ended; that for a while nobody can tell is no failure."""
+
+    async def ended() -> TurnView | None:
+        turn = await client.turn(session_id, turn_id)
+        return turn if turn.ended_at else None
+
+    return await poll(ended, deadline=deadline, what="the Turn's end")
+
+
+async def admitted(client: Client, session_id: str, text: str, *, deadline: float = 60.0) -> str:
+    """The ID of a Turn that this input makes, once it is known, however long a fault delays that."""
+    receipt = await client.enqueue(session_id, text)
+
+    async def turn_id() -> str | None:
+        return (await client.receipt(session_id, receipt.request_id)).turn_id
+
+    return receipt.turn_id or await poll(turn_id, deadline=deadline, what="a Turn")
+
+
+async def running(client: Client, session_id: str) -> str:
+    """The ID of the Turn that runs, once one does and has written something."""
+
+    async def turn_id() -> str | None:
+        session = await client.session(session_id)
+        written = await client.events(session_id, kinds=["turn.output"])
+        return session.running_turn_id if written.records else None
+
+    return await poll(turn_id, what="a running Turn")
+
+
 async def timeline(client: Client, session_id: str, *, after: int = 0) -> list[EventView]:
     """Every retained event after a sequence, page by page."""
     records: list[EventView] = []

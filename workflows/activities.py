@@ -47,7 +47,7 @@ async def execute(state: SessionState, step: steps.Step) -> Any:
                 task_queue=step.queue,
                 schedule_to_start_timeout=_DISPATCH if step.first else _ATTACH,
                 start_to_close_timeout=timedelta(seconds=limits.RUN_TURN_SECONDS),
-                heartbeat_timeout=_HEARTBEAT,
+                heartbeat_timeout=_ATTACH if step.attach else _HEARTBEAT,
                 retry_policy=_ONCE,
                 summary=f"Turn {step.turn}" if step.first else f"Turn {step.turn}, attached",
             )

@@ -214,7 +214,9 @@ def _failure(error: ActivityError) -> steps.Failure:
     if isinstance(cause, TimeoutError):
         if cause.type == TimeoutType.SCHEDULE_TO_START:
             return "not_taken"
-        return "suspected" if cause.type == TimeoutType.HEARTBEAT else "lost"
+        if cause.type == TimeoutType.HEARTBEAT:
+            return "suspected" if cause.last_heartbeat_details else "unheard"
+        return "lost"
     if isinstance(cause, ApplicationError) and cause.type == hosting.PROCESS_GONE:
         return "refused"
     return "lost"

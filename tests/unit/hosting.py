@@ -1,5 +1,6 @@
 """A host without Temporal: a link in memory, and calls as a Session makes them."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,6 +22,7 @@ class Link:
         self.down = 0
         self.gone: set[str] = set()
         self.past: list[TurnView] = []
+        self.expected: dict[str, int] = {}  # the epoch that a Session counts on, if not this host's
 
     async def report(self, session_id: str, report: hosting.Report) -> bool:
         if self.down:
@@ -33,6 +35,15 @@ class Link:
 
     async def history(self, session_id: str, limit: int) -> list[TurnView]:
         return self.past[-limit:]
+
+    async def ended(self, session_ids: Sequence[str]) -> set[str]:
+        if self.down:
+            self.down -= 1
+            raise ConnectionError("Temporal is away")
+        return self.gone & set(session_ids)
+
+    async def expects(self, session_id: str, epoch: int) -> bool:
+        return session_id not in self.gone and self.expected.get(session_id, epoch) == epoch
 
     @property
     def facts(self) -> list[hosting.Fact]:

@@ -1,4 +1,4 @@
-"""Processes on a host: init, death, stops that are ignored, ghosts, the worker's end."""
+"""Processes on a host: init, death, stops that are ignored, the worker's end."""
 
 import asyncio
 import sys
@@ -6,7 +6,6 @@ import time
 
 import pytest
 
-from activities import host as host_module
 from activities.waiting import ProcessUnknown
 from tests.harness import poll
 from tests.unit.hosting import (
@@ -160,46 +159,25 @@ async def test_a_blocked_process_holds_up_nobody_else():
     assert (await blocked).how == "completed"
 
 
-async def test_s26_a_higher_epoch_replaces_an_older_process():
-    host = make_host(script)
-    await host.start_process(start_call("script"))
-    turn = asyncio.create_task(host.run_turn(turn_call("sleep 30")))
-    await asyncio.sleep(0)
-    await host.start_process(start_call("script", epoch=2))
-    with pytest.raises(ProcessUnknown):
-        await turn
-    with pytest.raises(ProcessUnknown):
-        await host.start_process(start_call("script", epoch=1))
-    assert (await host.run_turn(turn_call("say hi", epoch=2))).how == "completed"
-
-
-async def test_s26_a_process_whose_session_is_gone_stops_by_itself():
+async def test_s25_a_worker_that_stops_waits_until_the_session_has_the_outcome():
     link = Link()
-    link.gone.add(SESSION)
+    link.expected[SESSION] = 1  # the call that takes the outcome has been given up
     host = make_host(script, link=link)
     await host.start_process(start_call("script"))
-    turn = asyncio.create_task(host.run_turn(turn_call("say hi\nsleep 30")))
-    with pytest.raises(ProcessUnknown):
-        await turn
-    assert host.occupied == 0
-
-
-async def test_s26_a_process_without_turns_or_without_anybody_waiting_stops(monkeypatch):
-    monkeypatch.setattr(host_module, "UNUSED_SECONDS", 0.05)
-    monkeypatch.setattr(host_module, "UNAWAITED_SECONDS", 0.05)
-    monkeypatch.setattr(host_module, "LAST_CALL_SECONDS", 0.05)
-    host = make_host(script)
-    await host.start_process(start_call("script"))
-    await poll(lambda: host.occupied == 0)
-    await host.start_process(start_call("script", epoch=2))
-    turn = asyncio.create_task(host.run_turn(turn_call("sleep 30", epoch=2)))
+    given_up = asyncio.create_task(host.run_turn(turn_call("sleep 0.2\nsay done")))
     await asyncio.sleep(0)
-    turn.cancel()
-    await poll(lambda: host.occupied == 0)
+    draining = asyncio.create_task(host.drain(10, asyncio.Event()))
+    outcome = await given_up
+    await asyncio.sleep(0.3)
+    assert not draining.done()
+    assert await host.run_turn(turn_call("sleep 0.2\nsay done")) == outcome
+    link.expected[SESSION] = 2
+    await draining
 
 
 async def test_s25_idle_processes_say_goodbye_and_running_turns_go_on():
     link = Link()
+    link.expected[SESSION] = 2  # it has the outcome
     host = make_host(script, link=link)
     idle = "ses_idle0000"
     await host.start_process(start_call("script"))
@@ -217,7 +195,9 @@ async def test_s25_idle_processes_say_goodbye_and_running_turns_go_on():
 
 @pytest.mark.parametrize(("steps", "deadline"), [("say a\nsleep 30", 2), ("say a\nstubborn 3", 0.2)])
 async def test_s25_after_the_grace_or_a_second_signal_turns_are_interrupted(steps, deadline):
-    host = make_host(script)
+    link = Link()
+    link.expected[SESSION] = 2  # it has the outcome
+    host = make_host(script, link=link)
     await host.start_process(start_call("script", stop_deadline=deadline))
     turn = asyncio.create_task(host.run_turn(turn_call(steps)))
     hurry = asyncio.Event()

@@ -265,10 +265,11 @@ class SessionMachine(RuleBasedStateMachine):
         world = self.world
         how = data.draw(
             st.sampled_from(
-                ["completed"] * 3 + ["failed", "stopped", "died", "not_taken", "refused", "suspected", "lost"]
+                ["completed"] * 3
+                + ["failed", "stopped", "died", "not_taken", "refused", "unheard", "suspected", "lost"]
             )
         )
-        if how in ("not_taken", "refused", "suspected", "lost"):
+        if how in ("not_taken", "refused", "unheard", "suspected", "lost"):
             world.machine.step_failed(step.id, how, world.now)
             return
         process = data.draw(st.sampled_from(["live", "live", "worker_shutdown"]))

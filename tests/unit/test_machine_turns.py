@@ -105,6 +105,15 @@ def test_s13_a_first_dispatch_that_nobody_took_goes_back_to_the_front() -> None:
     assert epochs == [1, 2]
 
 
+def test_s26_a_host_that_did_not_take_a_turn_is_told_to_throw_its_process_away() -> None:
+    world = running()
+    world.lose("not_taken")
+    told = world.step(steps.StopProcess)
+    assert (told.epoch, told.queue, told.abandon) == (1, "host-1", True)
+    world.settle(steps.StopProcess)
+    assert world.kinds().count("session.process_stopped") == 1
+
+
 def test_s13_after_a_roll_over_it_is_no_first_dispatch_any_more() -> None:
     world = running()
     world.roll_over()
@@ -287,6 +296,16 @@ def test_s24_a_lost_host_ends_the_turn_and_then_the_process() -> None:
     assert world.statuses() == ["interrupted", "running"], "not replayed; the queue goes on"
 
 
+def test_s24_every_outage_is_a_suspicion_of_its_own_as_long_as_the_host_is_heard() -> None:
+    world = running()
+    world.lose("unheard")
+    for _ in range(3):
+        world.lose("suspected")
+        assert world.step(steps.RunTurn).attach
+    world.lose("unheard")
+    assert world.last("turn.interrupted").data["reason"] == "execution_lost"
+
+
 def test_s25_a_worker_that_shuts_down_is_no_failure() -> None:
     world = running()
     world.enqueue()
@@ -299,6 +318,17 @@ def test_s25_a_worker_that_shuts_down_is_no_failure() -> None:
     assert world.state.process.failures == 0
     world.enqueue()
     assert world.step(steps.StartProcess).epoch == 3
+
+
+def test_s22_a_process_that_makes_room_is_hibernated() -> None:
+    world = running()
+    world.end()
+    world.say(hosting.ProcessGone(reason="hibernated"))
+    assert world.last("session.process_stopped").data == {"process_epoch": 1, "reason": "hibernated"}
+    assert world.state.process.failures == 0
+    world.enqueue()
+    world.start()
+    assert world.statuses() == ["completed", "running"]
 
 
 def test_s80_s81_pages_give_every_event_once_and_in_order() -> None:

@@ -83,6 +83,15 @@ async def died(client: Client, queue: str, host: StubHost) -> Handle:
     return handle
 
 
+async def lost(client: Client, queue: str, host: StubHost) -> Handle:
+    """A Turn put back, then begun, suspected, asked for again and lost; and the next one."""
+    host.faults = ["refused", "unheard", "refused"]
+    handle = await start(client, queue, "one")
+    await handle.signal("enqueue", {"input": "two"})
+    await until_idle(handle)
+    return handle
+
+
 async def hibernated(client: Client, queue: str, _host: StubHost) -> Handle:
     """Stopped for idleness and woken by the next Turn; closed for idleness in the end."""
     handle = await start(client, queue, "one", hibernate_after_idle=0.2, close_after_idle=2)
@@ -144,7 +153,7 @@ async def _running(handle: Handle, sequence: int) -> str:
 
 SHAPES: dict[str, Shape] = {
     shape.__name__: shape
-    for shape in (idle, conversation, held, died, hibernated, continued, cancelled, interrupted)
+    for shape in (idle, conversation, held, died, lost, hibernated, continued, cancelled, interrupted)
 }
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from temporalio import activity
 from temporalio.client import Client, WorkflowHandle
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.worker import Worker
 
 from tests.harness import poll
@@ -35,11 +36,15 @@ def completes(call: hosting.RunTurnCall) -> dict[str, Any]:
 
 
 class StubHost:
-    """Answers every call at once; `init_fails` counts down, `turn` says how a Turn ends."""
+    """Answers every call at once; `init_fails` counts down, `turn` says how a Turn ends.
+
+    `faults` are what becomes of the first calls of `run_turn`: `refused`, or `unheard` of.
+    """
 
     def __init__(self, turn: Ended = completes) -> None:
         self.turn = turn
         self.init_fails = 0
+        self.faults: list[str] = []
         self.epochs: list[int] = []
         self.stopped: list[str] = []
         self.numbers: dict[tuple[str, int], int] = {}
@@ -58,6 +63,16 @@ class StubHost:
     @activity.defn(name=names.RUN_TURN)
     async def run_turn(self, call: hosting.RunTurnCall) -> hosting.TurnOutcome:
         """A Turn that a later run asks for again is attached to: the same outcome (S-24)."""
+        fault = self.faults.pop(0) if self.faults else None
+        if fault == "refused":
+            raise ApplicationError(
+                "no such Process",
+                type=hosting.PROCESS_GONE,
+                non_retryable=True,
+                category=ApplicationErrorCategory.BENIGN,
+            )
+        if fault == "unheard":
+            await asyncio.Event().wait()
         known = self.outcomes.get(call.turn_id)
         if known is not None and known.epoch == call.epoch:
             return known

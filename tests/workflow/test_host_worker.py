@@ -10,38 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness import assert_gapless, poll, settled, timeline
+from tests.harness import assert_gapless, poll, running, settled, settled_after_fault, timeline
 from turnhold.cli.stack import Plan, Stack
 from turnhold.client import Client
 from turnhold.session.values import text_of
-from turnhold.session.views import EventView, TurnView
+from turnhold.session.views import EventView
 
 ROOT = Path(__file__).parents[2]
 
 
 def kinds(events: list[EventView]) -> list[str]:
     return [event.kind for event in events]
-
-
-async def running(client: Client, session_id: str) -> str:
-    """The ID of the Turn that runs, once one does and has written something."""
-
-    async def turn_id() -> str | None:
-        session = await client.session(session_id)
-        written = await client.events(session_id, kinds=["turn.output"])
-        return session.running_turn_id if written.records else None
-
-    return await poll(turn_id, what="a running Turn")
-
-
-async def settled_after_fault(client: Client, session_id: str, turn_id: str) -> TurnView:
-    """The Turn once it has ended; that for a while nobody can tell is no failure."""
-
-    async def ended() -> TurnView | None:
-        turn = await client.turn(session_id, turn_id)
-        return turn if turn.ended_at else None
-
-    return await poll(ended, deadline=60, what="the Turn's end")
 
 
 async def test_s15_output_of_a_long_turn_is_complete_and_in_order(client: Client):

@@ -166,10 +166,10 @@ class FunctionReturned(Record):
 
 
 class ProcessGone(Record):
-    """The Process is no more. `worker_shutdown` is no failure; `process_failed` is one (S-21, S-25)."""
+    """The Process is no more. Only `process_failed` is a failure (S-21, S-22, S-25)."""
 
     kind: Literal["process_gone"] = "process_gone"
-    reason: Literal["worker_shutdown", "process_failed"]
+    reason: Literal["worker_shutdown", "hibernated", "process_failed"]
     detail: str = ""
 
 

@@ -184,8 +184,10 @@ class Machine:
                 case steps.StartProcess() as step, _:
                     processes.lost_while_starting(tx, step)
                 case steps.RunTurn() as step, "not_taken" | "refused":
-                    reports.turn_not_dispatched(tx, step)
-                case steps.RunTurn() as step, "suspected" if not step.attach:
+                    reports.turn_not_dispatched(tx, step, refused=how == "refused")
+                case steps.RunTurn() as step, "suspected":
+                    reports.turn_suspected(tx, step)
+                case steps.RunTurn() as step, "unheard" if not step.attach:
                     reports.turn_suspected(tx, step)
                 case steps.RunTurn() as step, _:
                     reports.turn_lost(tx, step)

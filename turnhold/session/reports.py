@@ -34,8 +34,11 @@ def turn_ended(tx: Transaction, step: steps.RunTurn, outcome: hosting.TurnOutcom
         processes.stop(tx, "turn_deadline_elapsed")
 
 
-def turn_not_dispatched(tx: Transaction, step: steps.RunTurn) -> None:
-    """The host did not take the Turn, or refused it. On the first dispatch nothing has begun (S-13)."""
+def turn_not_dispatched(tx: Transaction, step: steps.RunTurn, *, refused: bool) -> None:
+    """The host did not take the Turn, or refused it. On the first dispatch nothing has begun (S-13).
+
+    One that was only away finds out from the call to throw its Process away (S-26).
+    """
     if not _is_running(tx.state, step):
         return
     if not step.first:
@@ -48,11 +51,16 @@ def turn_not_dispatched(tx: Transaction, step: steps.RunTurn) -> None:
         turns.put_back(tx)
     else:
         turns.interrupt(tx, turn.stop.kind)
+    if not refused:
+        processes.abandon(tx, "host_gone")
     processes.gone(tx, "host_gone")
 
 
 def turn_suspected(tx: Transaction, step: steps.RunTurn) -> None:
-    """A heartbeat was missed: ask the same host once more before giving the Turn up (S-24)."""
+    """A heartbeat was missed: ask the same host once more before giving the Turn up (S-24).
+
+    A host that was heard since the last time lives: every outage is a suspicion of its own.
+    """
     if _is_running(tx.state, step):
         tx.issue(steps.RunTurn, turn=step.turn, epoch=step.epoch, queue=step.queue, first=False, attach=True)
 
@@ -88,10 +96,10 @@ def report(tx: Transaction, said: hosting.Report) -> None:
 def _process_gone(tx: Transaction, fact: hosting.ProcessGone) -> None:
     if tx.state.running is not None or tx.state.process.status != "live":
         return  # the Turn's own outcome, or the stop's end, says it
-    if fact.reason == "worker_shutdown":
-        processes.gone(tx, "worker_shutdown")
+    if fact.reason == "process_failed":
+        processes.fail(tx, fact.reason, fact.detail)
     else:
-        processes.fail(tx, "process_failed", fact.detail)
+        processes.gone(tx, fact.reason)
 
 
 def _turn_fact(tx: Transaction, sequence: int, fact: hosting.Fact) -> None:

@@ -121,6 +121,7 @@ Step = Annotated[
     Field(discriminator="kind"),
 ]
 
-Failure = Literal["not_taken", "refused", "suspected", "lost"]
+Failure = Literal["not_taken", "refused", "unheard", "suspected", "lost"]
 """Why a step could not be carried out: nobody took it within its schedule-to-start; the host has no
-such Process; a heartbeat was missed; or anything else that leaves its fate unknown."""
+such Process; no heartbeat ever came; the next one did not come; or anything else that leaves its fate
+unknown."""

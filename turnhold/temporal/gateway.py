@@ -2,14 +2,14 @@
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
-from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
@@ -31,7 +31,7 @@ from turnhold.session.views import (
     TurnsRequest,
     TurnView,
 )
-from turnhold.temporal import explaining, failures, listing, names, terminated
+from turnhold.temporal import explaining, failures, listing, names, presence, terminated
 from turnhold.temporal.calls import CALL_SECONDS, Calls, bounded
 from turnhold.temporal.creation import Creation
 from turnhold.temporal.failures import Ended, Failure
@@ -41,7 +41,7 @@ from turnhold.temporal.watch import Mark
 READ_SECONDS = 2.0  # S-92: a read answers within it, or says that no worker does
 EXPLAIN_SECONDS = 1.8  # what Temporal knows and, with what is left, what the Session does
 _POLLER_SECONDS = 60.0  # a poller seen longer ago than one long poll is gone
-_ALIVE = (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW)
+_TASK = timedelta(seconds=5)  # a task that a killed worker has taken: its Session waits so long (S-24)
 _EVENT_PAGE = limits.PAGE_RECORDS
 
 
@@ -96,6 +96,7 @@ class Gateway:
                     task_queue=self.task_queue,
                     id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                     id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+                    task_timeout=_TASK,
                     memo={names.MEMO_SESSION: made},
                     search_attributes=made.attributes(),
                     static_summary=made.summary(),
@@ -178,7 +179,7 @@ class Gateway:
 
     async def _unjudged(self, session_id: str, request_id: str) -> ReceiptView | None:
         """The receipt of a command that was acknowledged, but that its Session will never judge."""
-        if (await self._calls.describe(session_id)).status in _ALIVE:
+        if (await self._calls.describe(session_id)).status in presence.ALIVE:
             return None
         result = await self._readers.read(session_id, ReadRequest(request_ids=(request_id,)), READ_SECONDS)
         return result.receipts.get(request_id) or terminated.rejected_as_closed(request_id, session_id)
@@ -237,6 +238,29 @@ class Gateway:
                 return False
             raise
         return True
+
+    async def ended(self, session_ids: Sequence[str]) -> set[str]:
+        """For a host: which of these Sessions are no more (S-26).
+
+        Raises:
+            Failure: it is not known now.
+        """
+        return await presence.ended(self.client, session_ids)
+
+    async def expects(self, session_id: str, epoch: int) -> bool:
+        """For a host: whether this Session counts on its Process of that epoch (S-26).
+
+        Raises:
+            Failure: it is not known now.
+        """
+        try:
+            session = await self.session(session_id)
+        except Failure as failure:
+            if failure.code == "session_not_found":
+                return False
+            raise
+        process = session.process
+        return session.status != "closed" and process.epoch == epoch and process.status != "none"
 
     # --- reads ----------------------------------------------------------------------------------
 
