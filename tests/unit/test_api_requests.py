@@ -226,7 +226,8 @@ def test_a_caller_without_a_known_key_is_unauthenticated(guarded: TestClient, he
 
 def test_rights_are_decided_before_any_look_up(guarded: TestClient) -> None:
     for response in (
-        guarded.post(f"{PATH}/close", headers=bearer("read-key")),
+        *(guarded.post(f"{PATH}/{c}", headers=bearer("read-key")) for c in ("close", "cancel", "interrupt")),
+        guarded.post(f"{PATH}/turns/{TURN}/interrupt", headers=bearer("read-key")),
         guarded.post("/v1/sessions/ses_x/close", headers=bearer("read-key")),
         guarded.post("/v1/sessions", json={"agent": "nobody"}, headers=bearer("read-key")),
         guarded.post(f"{PATH}/turns", json={"input": "x"}, headers=bearer("read-key")),
