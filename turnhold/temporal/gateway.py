@@ -294,7 +294,7 @@ class Gateway:
         description = None
         try:
             description = await self._calls.describe(session_id, seconds=EXPLAIN_SECONDS / 2)
-            if description.status not in _ALIVE:
+            if description.status not in presence.ALIVE:
                 return await explaining.of_ended(description)
             result = await self.read(session_id, ReadRequest(explain=True), deadline - clock())
         except Failure as failure:
