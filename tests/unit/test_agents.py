@@ -185,7 +185,7 @@ def test_s15_what_is_not_content_raises(content):
 
 @pytest.mark.parametrize("content", [12, None, [3], {"a": 1}, {"type": "image"}, {"a", "b"}, b"x"])
 def test_s15_what_is_not_content_is_told_what_is(content):
-    with pytest.raises(ValueError, match="^content is text, a JsonPart, or a list of both"):
+    with pytest.raises(ValueError, match=r"^content is text, a JsonPart, or a list of both"):
         output_of(content)
 
 

@@ -107,7 +107,7 @@ class TurnOutput:
 
 def each_of(contents: Iterable[OutputContent]) -> Iterable[OutputContent]:
     """`contents` itself. Raises TypeError for what `write` takes, or nothing does."""
-    given: object = contents
+    given = cast("object", contents)
     if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
         kind = type(cast("object", given)).__name__
         raise TypeError(f"pipe writes all that an iterable yields, and was given a {kind}")
