@@ -28,7 +28,7 @@ from turnhold.agents.definition import AgentDefinition, load_agents
 from turnhold.agents.errors import AgentLoadError
 from turnhold.session import limits
 from turnhold.settings import Settings
-from turnhold.temporal import names
+from turnhold.temporal import failures, names
 from turnhold.temporal.connection import CannotConnect, connect
 from turnhold.temporal.gateway import Gateway
 from workflows.session import Session
@@ -100,6 +100,7 @@ class _Workers:
 
     def __init__(self, settings: Settings, client: Client, agents: dict[str, AgentDefinition]) -> None:
         self._settings = settings
+        self._namespace = client.namespace
         self._host_id = secrets.token_hex(6)
         self._host = Host(
             agents,
@@ -136,7 +137,9 @@ class _Workers:
             for task in (*reasons, tending):
                 task.cancel()
         if failed := next((error for error in ended if isinstance(error, Exception)), None):
-            raise WorkerError(f"the worker cannot go on: {failed}", exit_code=1) from failed
+            if failures.is_no_namespace(failed):
+                raise WorkerError(f"Temporal has no namespace {self._namespace!r} (TEMPORAL_NAMESPACE)")
+            raise WorkerError(f"the worker cannot go on: {failures.plain(failed)}", exit_code=1) from failed
         if self._host.exhausted.is_set() and not stop.is_set():
             raise WorkerError("too many handlers ignored their stop; start this worker again", exit_code=1)
         log.info("worker stopped")

@@ -91,7 +91,7 @@ class Host:
             return StartProcessResult(status="started", queue=self.queue, deployment=self._deployment)
         if failure is None or self.draining:
             raise ProcessUnknown
-        log.warning("init failed", extra=process.ids)
+        log.warning(failure, exc_info=process.init_error, extra=process.ids)
         return StartProcessResult(status="init_failed", deployment=self._deployment, detail=failure)
 
     async def run_turn(self, call: RunTurnCall) -> TurnOutcome:

@@ -49,7 +49,8 @@ def raised(call: RunTurnCall, error: BaseException, state: Any) -> TurnOutcome:
         committed = _kept(state, limits.STATE_BYTES)
     except ValueError:
         committed = call.state
-    failure = TurnError(code=code, type=printable(type(error).__name__), message=message_of(error))
+    message = printable(error.detail) if isinstance(error, Refused) else message_of(error)
+    failure = TurnError(code=code, type=printable(type(error).__name__), message=message)
     return _outcome(call, "failed", error=failure, state=committed)
 
 

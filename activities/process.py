@@ -55,6 +55,7 @@ class Process:
         self.status: Literal["starting", "live", "leaving", "gone"] = "starting"
         self.turn: HostedTurn | None = None
         self.draining = False
+        self.init_error: BaseException | None = None
         self._call = call
         self._definition = definition
         self._link = link
@@ -317,7 +318,7 @@ class Process:
         except asyncio.CancelledError:
             raise
         except BaseException as error:
-            log.warning("init failed", exc_info=error, extra=self.ids)
+            self.init_error = error
             return f"init failed: {outcome.describe(error)}"
         return None
 

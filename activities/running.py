@@ -76,6 +76,7 @@ class TurnRun:
     async def _call_handler(self) -> TurnOutcome:
         try:
             value = await self._returned()
+            await self.turn.calls.have_begun()
         except asyncio.CancelledError as error:
             return self._stopped() if self.turn.interrupted else self._raised(error)
         except Exception as error:

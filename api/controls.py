@@ -1,4 +1,4 @@
-"""Controls of a Session: resume, close. Each is one command."""
+"""Controls of a Session: interrupt, resume, close, cancel. Each is one command."""
 
 from typing import Annotated
 
@@ -10,9 +10,37 @@ from api.parameters import IdempotencyKey, NoQuery
 from api.problems import described
 from api.receipts import PENDING, Receipt, carry_out
 from api.services import ControllableSession, ResumableSession, Wired
-from turnhold.session.commands import Close, Resume
+from turnhold.session.commands import Cancel, Close, Interrupt, Resume
 
 router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["controls"])
+
+
+@router.post(
+    "/interrupt",
+    responses={
+        **PENDING,
+        **described(*problems.COMMANDING, "session_closing", "session_closed", "hold_limit"),
+    },
+)
+async def interrupt(
+    session_id: ControllableSession,
+    wired: Wired,
+    request: Request,
+    response: Response,
+    query: Annotated[NoQuery, Query()],
+    body: EmptyBody | None = None,
+    idempotency_key: IdempotencyKey = None,
+) -> Receipt:
+    """Hold the Session and stop its running Turn; nothing starts until the hold is released."""
+    return await carry_out(
+        Interrupt(),
+        body or EmptyBody(),
+        session_id=session_id,
+        idempotency_key=idempotency_key,
+        services=wired,
+        request=request,
+        response=response,
+    )
 
 
 @router.post(
@@ -62,6 +90,28 @@ async def close(
     """Take no more Turns, let the rest finish, then close. Closing twice changes nothing."""
     return await carry_out(
         Close(),
+        body or EmptyBody(),
+        session_id=session_id,
+        idempotency_key=idempotency_key,
+        services=wired,
+        request=request,
+        response=response,
+    )
+
+
+@router.post("/cancel", responses={**PENDING, **described(*problems.COMMANDING)})
+async def cancel(
+    session_id: ControllableSession,
+    wired: Wired,
+    request: Request,
+    response: Response,
+    query: Annotated[NoQuery, Query()],
+    body: EmptyBody | None = None,
+    idempotency_key: IdempotencyKey = None,
+) -> Receipt:
+    """Close at once: the running Turn and the queued ones end as cancelled."""
+    return await carry_out(
+        Cancel(),
         body or EmptyBody(),
         session_id=session_id,
         idempotency_key=idempotency_key,

@@ -3,12 +3,17 @@
 from pathlib import Path
 
 from fastapi import APIRouter
-from starlette.responses import FileResponse
+from starlette.responses import FileResponse, RedirectResponse
 
 _PAGE = Path(__file__).with_name("docs.html")
 _POLICY = "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
 router = APIRouter(include_in_schema=False)
+
+
+@router.get("/")
+async def root() -> RedirectResponse:
+    return RedirectResponse("/docs")
 
 
 @router.get("/docs")

@@ -1,5 +1,6 @@
 """Problems: every error that a caller can meet, in one form (RFC 9457) with a stable `code`."""
 
+import re
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
@@ -99,7 +100,7 @@ async def on_invalid(request: Request, error: Exception) -> Response:
     faults: list[dict[str, Any]] = list(error.errors())
     codes = {fault["type"] for fault in faults}
     code = next((code for code in ("content_too_large", "empty_input") if code in codes), "invalid_request")
-    errors = [Fault(loc=list(fault["loc"]), message=fault["msg"]) for fault in faults]
+    errors = [Fault(loc=loc, message=_message(fault)) for fault in faults for loc in _places(request, fault)]
     where = ".".join(str(part) for part in errors[0].loc)
     return respond(
         problem(
@@ -109,6 +110,34 @@ async def on_invalid(request: Request, error: Exception) -> Response:
             errors=errors if code == "invalid_request" else None,
         )
     )
+
+
+_WORDS = {
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "expected a JSON object"),
+    **dict.fromkeys(("list_type", "tuple_type"), "expected a list"),
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "expected a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "expected a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "expected true or false"),
+    "missing": "is missing",
+    "string_type": "expected text",
+}
+_SUBJECT = re.compile(r"^(Input|String|Tuple|List|Dictionary|Value) should ")
+
+
+def _message(fault: Mapping[str, Any]) -> str:
+    """What is wrong, in words of JSON and not of the library that found it."""
+    if fault["msg"] == "Extra inputs are not permitted":
+        return "unknown field" if fault["loc"][0] == "body" else "unknown parameter"
+    return _WORDS.get(fault["type"]) or _SUBJECT.sub("must ", fault["msg"]).replace(" after validation", "")
+
+
+def _places(request: Request, fault: Mapping[str, Any]) -> list[list[str | int]]:
+    """Where it is; of a body that is missing as a whole, the fields that it must have."""
+    if fault["type"] == "missing" and list(fault["loc"]) == ["body"]:
+        body = request.scope["route"].body_field.field_info.annotation
+        needed = [name for name, field in body.model_fields.items() if field.is_required()]
+        return [["body", name] for name in needed] or [["body"]]
+    return [list(fault["loc"])]
 
 
 async def on_http(request: Request, error: Exception) -> Response:

@@ -1,4 +1,4 @@
-"""Sessions: create, list, look up, get."""
+"""Sessions: create, list, look up, get, explain."""
 
 import secrets
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ from api.problems import described
 from api.services import ReadableSession, Wired, permitted
 from turnhold.session.creation import Config, NewSession
 from turnhold.session.values import Record, milliseconds
-from turnhold.session.views import SessionView, TurnView
+from turnhold.session.views import Explanation, SessionView, TurnView
 from turnhold.temporal import creation
 from turnhold.temporal.failures import Failure
 from turnhold.temporal.listing import Filter, SessionPage
@@ -121,3 +121,17 @@ async def get_session(
 ) -> SessionView:
     """A Session with its holds, counts, running Turn and Process."""
     return await wired.gateway.session(session_id)
+
+
+@router.get(
+    "/{session_id}/explain",
+    responses=described(*problems.ALWAYS, "session_not_found", "worker_unavailable"),
+)
+async def explain_session(
+    session_id: ReadableSession, wired: Wired, query: Annotated[NoQuery, Query()]
+) -> Explanation:
+    """Why a Session does not move: every cause, the most decisive first, and the call that clears it.
+
+    Answers also when no worker does, and when Temporal cannot be reached.
+    """
+    return await wired.gateway.explain(session_id)

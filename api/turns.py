@@ -1,16 +1,16 @@
-"""Turns: enqueue, list, get, wait."""
+"""Turns: enqueue, list, get, wait, interrupt."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
 from api import problems
-from api.bodies import EnqueueBody
+from api.bodies import EmptyBody, EnqueueBody
 from api.parameters import IdempotencyKey, NoQuery, TurnQuery, TurnsQuery
 from api.problems import described
 from api.receipts import PENDING, Receipt, carry_out
-from api.services import ReadableSession, SendableSession, TurnInPath, Wired
-from turnhold.session.commands import Enqueue
+from api.services import ControllableSession, ReadableSession, SendableSession, TurnInPath, Wired
+from turnhold.session.commands import Enqueue, Interrupt
 from turnhold.session.values import Record
 from turnhold.session.views import TurnsRequest, TurnView
 
@@ -71,3 +71,32 @@ async def get_turn(
     if query.wait == 0:
         return await wired.gateway.turn(session_id, turn_id)
     return await wired.watcher.wait_turn(session_id, turn_id, query.wait)
+
+
+@router.post(
+    "/{turn_id}/interrupt",
+    responses={
+        **PENDING,
+        **described(*problems.COMMANDING, "turn_not_found", "turn_not_running", "session_closed"),
+    },
+)
+async def interrupt_turn(
+    session_id: ControllableSession,
+    turn_id: TurnInPath,
+    wired: Wired,
+    request: Request,
+    response: Response,
+    query: Annotated[NoQuery, Query()],
+    body: EmptyBody | None = None,
+    idempotency_key: IdempotencyKey = None,
+) -> Receipt:
+    """Stop that Turn, while it runs. Nothing is held: the next one starts once it has stopped."""
+    return await carry_out(
+        Interrupt(turn_id=turn_id),
+        body or EmptyBody(),
+        session_id=session_id,
+        idempotency_key=idempotency_key,
+        services=wired,
+        request=request,
+        response=response,
+    )

@@ -28,7 +28,15 @@ from pydantic_core import from_json, to_json
 from turnhold.session.errors import Rejection
 from turnhold.session.model import SessionStatus, TurnStatus
 from turnhold.session.values import rfc3339
-from turnhold.session.views import EventPage, EventView, ReceiptView, SessionListed, SessionView, TurnView
+from turnhold.session.views import (
+    EventPage,
+    EventView,
+    Explanation,
+    ReceiptView,
+    SessionListed,
+    SessionView,
+    TurnView,
+)
 
 Input = str | Sequence[Mapping[str, JsonValue]]
 """What a Turn is given: one text, or a list of text parts."""
@@ -97,6 +105,7 @@ class AgentInfo(_Answer):
     model_config = ConfigDict(frozen=True, extra="allow")
 
     name: str
+    description: str | None = None
 
 
 class Gap(_Answer):
@@ -193,6 +202,14 @@ class Client:
     async def session(self, session_id: str) -> SessionView:
         return self._read(await self._get(_path(session_id)), SessionView)
 
+    async def explain(self, session_id: str) -> Explanation:
+        """Why it does not move, and the calls that clear that; answers without a worker too (S-94)."""
+        return self._read(await self._get(_path(session_id, "explain")), Explanation)
+
+    async def interrupt(self, session_id: str, *, idempotency_key: str | None = None) -> ReceiptView:
+        """Holds the Session (`hold_id`) and stops its running Turn (`turn_id`), if any (S-51)."""
+        return await self._command(_path(session_id, "interrupt"), None, idempotency_key)
+
     async def resume(
         self, session_id: str, hold_id: str, *, idempotency_key: str | None = None
     ) -> ReceiptView:
@@ -202,6 +219,10 @@ class Client:
     async def close(self, session_id: str, *, idempotency_key: str | None = None) -> ReceiptView:
         """Takes no more Turns, lets the rest finish, closes (S-53)."""
         return await self._command(_path(session_id, "close"), None, idempotency_key)
+
+    async def cancel(self, session_id: str, *, idempotency_key: str | None = None) -> ReceiptView:
+        """Closes at once: every Turn that has not ended is cancelled (S-54)."""
+        return await self._command(_path(session_id, "cancel"), None, idempotency_key)
 
     async def receipt(self, session_id: str, request_id: str) -> ReceiptView:
         """The outcome of an uncertain command: accepted, rejected or pending."""
@@ -243,6 +264,12 @@ class Client:
             if turn.status not in ("queued", "running") or clock() >= deadline:
                 return turn
 
+    async def interrupt_turn(
+        self, session_id: str, turn_id: str, *, idempotency_key: str | None = None
+    ) -> ReceiptView:
+        """Stops exactly that running Turn; holds nothing (S-50)."""
+        return await self._command(_path(session_id, "turns", turn_id, "interrupt"), None, idempotency_key)
+
     # --- timeline ---------------------------------------------------------------------------------
 
     async def events(
@@ -265,7 +292,8 @@ class Client:
         """Every retained event after a sequence, exactly once, as it happens (S-81).
 
         Ends when the Session has ended. A connection that breaks is made again from the last
-        sequence, without limit; `on_lost` is told why each time. Close the iterator
+        sequence, without limit, and so is one that a server cannot serve for now (503, 429);
+        `on_lost` is told why each time. Close the iterator
         (`contextlib.aclosing`) when you stop early.
 
         Raises:
@@ -299,7 +327,7 @@ class Client:
                     raise
                 lost = error
             failures += 1
-            if not connected and failures >= _ATTEMPTS:
+            if not connected and failures >= _ATTEMPTS and not isinstance(lost, Problem):
                 raise lost
             if on_lost:
                 on_lost(lost)

@@ -7,6 +7,7 @@ from typing import Any
 from temporalio import workflow
 from temporalio.common import SearchAttributeUpdate
 
+from turnhold.session import explaining
 from turnhold.session.model import SessionState
 from turnhold.temporal import creation, names
 
@@ -39,7 +40,10 @@ def shown(state: SessionState) -> Shown:
         active=state.last_activity_at,
         settled=state.turns_admitted - len(state.queue) - (state.running is not None),
         latest=creation.Latest(
-            deployment=state.deployment, closed_how=state.closed_how, closed_at=state.closed_at
+            deployment=state.deployment,
+            closed_how=state.closed_how,
+            closed_at=state.closed_at,
+            holds=explaining.holds(state)[: creation.HOLDS_KEPT],
         ),
     )
 

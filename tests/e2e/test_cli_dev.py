@@ -49,7 +49,7 @@ async def dev(data: Path, *arguments: str, settings: dict[str, str] | None = Non
         addresses: dict[str, str] = {}
         assert process.stdout is not None
         async with asyncio.timeout(60):
-            while "data" not in addresses:
+            while "logs" not in addresses:
                 line = (await process.stdout.readline()).decode()
                 assert line, "dev ended before it was ready"
                 name, _, value = line.strip().partition("  ")
@@ -95,6 +95,33 @@ async def test_dev_goes_on_where_it_was(tmp_path: Path):
         assert after[: len(before)] == before
         assert await second.stop(signal.SIGTERM) == 0
     assert processes_of(data) == []
+
+
+async def test_dev_starts_a_part_that_died_again(tmp_path: Path):
+    data = tmp_path / "data"
+    async with dev(data) as running, Client(running.api_url) as client:
+        session = (await client.create_session("script", input="set city Lisbon")).session.id
+        await settled(client, session, (await client.list_turns(session)).turns[0].id)
+        for part in ("worker", "api", "start-dev"):
+            (pid,) = [p for p in processes_of(data) if part in cmdline(p)]
+            os.kill(int(pid), signal.SIGKILL)
+            await poll(lambda part=part, pid=pid: started_again(data, part, pid), what=f"{part} again")
+        receipt = await poll(lambda: client.enqueue(session, "get city"), what="an enqueue")
+        turn = await poll(lambda: settled(client, session, receipt.turn_id or ""), what="the Turn")
+        assert turn.status == "completed"
+        assert await running.stop() == 0
+    assert processes_of(data) == []
+
+
+def cmdline(pid: str) -> list[str]:
+    try:
+        return (Path("/proc") / pid / "cmdline").read_text().split("\0")
+    except OSError:
+        return []
+
+
+def started_again(data: Path, part: str, pid: str) -> bool:
+    return any(part in cmdline(p) for p in processes_of(data) if p != pid)
 
 
 async def test_a_second_dev_in_the_same_folder_says_so_in_one_line(tmp_path: Path):

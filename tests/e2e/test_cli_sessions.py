@@ -57,7 +57,30 @@ async def test_create_and_follow_prints_the_output_and_nothing_else_on_stdout(tu
     code, out, err = await turnhold("session", "create", "script", "--text", text, "--follow")
     assert (code, out) == (0, "one\ntwo\nAll said.\n")
     assert "turn.completed" in err
-    assert re.search(r"session ses_[0-9a-z]+$", err.strip())
+    assert re.match(r"session ses_[0-9a-z]+\n", err), "the ID comes first: what follows may be cut off"
+
+
+async def test_who_follows_a_session_that_gets_held_is_told_how_it_goes_on(stack: Stack, client: Client):
+    process = await start(
+        stack.api_url,
+        *("session", "create", "script", "--metadata", "fail_init=3", "--text", "say on", "--follow"),
+    )
+    assert process.stderr is not None
+    said = ""
+    async with asyncio.timeout(60):
+        while not (held := re.search(r"session resume (ses_\w+) --hold (hld_\w+)", said)):
+            line = (await process.stderr.readline()).decode()
+            assert line, said
+            said += line
+    await client.resume(held[1], held[2])
+    code, out, _ = await finish(process)
+    assert (code, out) == (0, "on\n")
+
+
+async def test_who_follows_a_turn_whose_process_dies_is_told_why(turnhold: Command):
+    code, _, err = await turnhold("session", "create", "script", "--text", "crash", "--follow")
+    assert code == 0
+    assert "detail=The Process exited with crash." in err
 
 
 async def test_s3_the_same_command_twice_makes_one_session(turnhold: Command):
@@ -152,7 +175,7 @@ async def test_s81_attach_ends_on_ctrl_c_with_the_command_that_goes_on(stack: St
 async def test_agents_are_listed(turnhold: Command):
     code, out, _ = await turnhold("agents")
     assert code == 0
-    assert "script" in out.splitlines()
+    assert [line.split()[0] for line in out.splitlines()] == ["AGENT", "script"]
 
 
 async def test_s6_an_unknown_agent_is_refused(turnhold: Command):

@@ -12,16 +12,22 @@ def test_the_demo_shows_the_main_job_and_leaves_nothing_behind(tmp_path: Path):
     turnhold = Path(sys.executable).with_name("turnhold")
     demo = subprocess.run([turnhold, "demo"], env=environment, capture_output=True, text=True, timeout=90)
     assert (demo.returncode, demo.stderr) == (0, "")
-    events = re.findall(r"^ +(\d+)  (?:Turn (\d))? +([a-z_]+\.[a-z_]+)", demo.stdout, re.MULTILINE)
+    events = re.findall(r"^ +(\d+)  (?:Turn (\d+))? +([a-z_]+\.[a-z_]+)", demo.stdout, re.MULTILINE)
     assert [int(sequence) for sequence, _, _ in events] == list(range(1, len(events) + 1))
     shown = [(kind, turn) for _, turn, kind in events]
     assert ("turn.failed", "3") in shown
     assert shown.index(("turn.failed", "3")) < shown.index(("turn.completed", "4"))
+    assert shown.index(("turn.interrupted", "5")) < shown.index(("turn.running", "6"))
+    assert re.search(r"^held, for .*\n  An interrupt holds this Session", demo.stdout, re.MULTILINE)
     kinds = [kind for kind, _ in shown]
     assert kinds.count("session.process_failed") == 3
-    assert shown.index(("session.resume", "")) < shown.index(("turn.running", "8"))
+    assert kinds.count("session.resume") == 2
+    assert shown.index(("session.resume", "")) < shown.index(("turn.running", "6"))
+    assert kinds.index("session.resume", kinds.index("session.process_failed")) < shown.index(
+        ("turn.running", "10")
+    )
     assert kinds[-1] == "session.closed"
-    assert demo.stdout.count("city: Lisbon") == 2
+    assert demo.stdout.count("city: Lisbon") == 3
     assert f"{len(events)} events, numbered 1 to {len(events)} without a gap" in demo.stdout
     assert list(tmp_path.iterdir()) == []
     assert "\x1b" not in demo.stdout

@@ -1,5 +1,6 @@
 """The author's API: definitions, discovery, content, controls."""
 
+import functools
 import sys
 from pathlib import Path
 
@@ -51,9 +52,53 @@ def test_bad_settings_are_refused_in_one_line(settings: dict, said: str):
 
 def test_a_second_init_hook_is_refused():
     definition = agent("a")(handler)
-    definition.init(handler)
+    definition.init(lambda ctx: None)
     with pytest.raises(AgentLoadError, match="two init hooks"):
-        definition.init(handler)
+        definition.init(lambda ctx: None)
+
+
+async def yields_async(turn, ctx):
+    yield "a"
+
+
+def yields(turn, ctx):
+    yield "a"
+
+
+async def no_context(turn): ...
+
+
+async def wants_more(turn, ctx, more): ...
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (no_context, r"a handler takes \(turn, ctx\), not \(turn\)"),
+        (wants_more, r"a handler takes \(turn, ctx\), not \(turn, ctx, more\)"),
+        (yields, "a handler returns, it does not yield; use turn.output.pipe"),
+        (yields_async, "a handler returns, it does not yield; use turn.output.pipe"),
+        ("text", "a handler is a function"),
+    ],
+)
+def test_a_handler_that_no_turn_could_call_is_refused(wrong, said: str):
+    with pytest.raises(AgentLoadError, match=f"Agent 'a': {said}"):
+        agent("a")(wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [(handler, r"takes \(ctx\), not \(turn, ctx\)"), (lambda: None, r"takes \(ctx\), not \(\)")],
+)
+def test_an_init_hook_that_no_process_could_call_is_refused(wrong, said: str):
+    with pytest.raises(AgentLoadError, match=f"Agent 'a': an init hook {said}"):
+        agent("a")(handler).init(wrong)
+
+
+def test_whatever_takes_the_arguments_is_a_handler():
+    for right in (lambda *_: None, lambda turn, ctx, more=1: None, functools.partial(wants_more, more=1)):
+        definition = agent("a")(right)
+        definition.init(lambda *_, **__: None)
 
 
 @pytest.fixture
@@ -82,7 +127,9 @@ def test_agents_are_found_in_the_working_directory(modules):
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ("", "defines no Agent"),
+        ("", r"faulty_\d+' \(/.*faulty_\d+\.py\) defines no Agent"),
+        ("@agent\nasync def bare(turn, ctx): ...", "an Agent needs a name"),
+        ("@agent('x')\nasync def x(turn): ...", r"module 'faulty_\d+': Agent 'x': a handler takes"),
         (AGENT.format("x", 1) + AGENT.format("x", 2), "two Agents are named 'x'"),
         (AGENT.format("Bad", 1), "bad Agent name"),
         ("import not_there", "cannot import .*not_there"),
@@ -95,6 +142,18 @@ def test_what_cannot_be_loaded_says_so_in_one_line(modules, source: str, said: s
     with pytest.raises(AgentLoadError, match=said) as caught:
         load_agents([name])
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("given", ["my_agents.py", "./my_agents.py", "my_agents:reviewer", "/a/my_agents"])
+def test_what_is_no_module_name_says_so(given: str):
+    with pytest.raises(AgentLoadError, match=f"{given!r} is not a module name, such as my_agents"):
+        load_agents([given])
+
+
+def test_no_agents_at_all_is_one_warning(caplog: pytest.LogCaptureFixture):
+    assert load_agents([]) == {}
+    [line] = caplog.messages
+    assert "TURNHOLD_AGENTS" in line
 
 
 def test_two_modules_with_one_name_are_refused(modules):
@@ -112,6 +171,7 @@ def test_s15_content_is_normalised_and_never_empty():
     assert output_of([TextPart(text="a"), {"type": "text", "text": "b"}, {"type": "text", "text": ""}]) == (
         TextPart(text="ab"),
     )
+    assert output_of(["a", JsonPart(value=1)]) == (TextPart(text="a"), JsonPart(value=1))
     assert output_of({"type": "json", "value": {"a": (1, 2)}}) == (JsonPart(value={"a": [1, 2]}),)
 
 
@@ -120,6 +180,12 @@ def test_s15_content_is_normalised_and_never_empty():
 )
 def test_s15_what_is_not_content_raises(content):
     with pytest.raises(ValueError, match=r"."):
+        output_of(content)
+
+
+@pytest.mark.parametrize("content", [12, None, [3], {"a": 1}, {"type": "image"}, {"a", "b"}, b"x"])
+def test_s15_what_is_not_content_is_told_what_is(content):
+    with pytest.raises(ValueError, match=r"^content is text, a JsonPart, or a list of both"):
         output_of(content)
 
 

@@ -91,6 +91,42 @@ def test_an_invalid_request_names_every_fault(api: TestClient) -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "body", "detail"),
+    [
+        ("/v1/sessions", [], "body: expected a JSON object"),
+        ("/v1/sessions", {"agent": "quiet", "x": 1}, "body.x: unknown field"),
+        ("/v1/sessions", {"agent": 1}, "body.agent: expected text"),
+        (
+            "/v1/sessions",
+            {"agent": "quiet", "input": 5},
+            "body.input: expected text or a list of text parts",
+        ),
+        ("/v1/sessions", {"agent": "quiet", "input": ["a"]}, "body.input.0: expected a JSON object"),
+        ("/v1/sessions", {"agent": "quiet", "input": [{}]}, "body.input.0.text: is missing"),
+        ("/v1/sessions", {"agent": "quiet", "input": [{"text": "x"}] * 65}, "at most 64 items, not 65"),
+        (
+            "/v1/sessions",
+            {"agent": "quiet", "config": {"queue_limit": "a"}},
+            "body.config.queue_limit: expected a whole number",
+        ),
+        (f"{PATH}/resume", {}, "body.hold_id: is missing"),
+        (f"{PATH}/resume", None, "body.hold_id: is missing"),
+        (f"{PATH}/turns", None, "body.input: is missing"),
+    ],
+)
+def test_a_fault_is_told_in_words_of_json(api: TestClient, path: str, body: Any, detail: str) -> None:
+    response = api.post(path) if body is None else api.post(path, json=body)
+    told = assert_problem(response, "invalid_request")
+    assert detail in told["detail"]
+    assert told["detail"].endswith(told["errors"][0]["message"])
+
+
+def test_an_unknown_parameter_is_told_as_one(api: TestClient) -> None:
+    told = assert_problem(api.get(f"{PATH}/events?x=1"), "invalid_request")
+    assert told["errors"] == [{"loc": ["query", "x"], "message": "unknown parameter"}]
+
+
+@pytest.mark.parametrize(
     "query",
     [
         *("after=+1", "after=%2B1", "after=-1", "after=1.0", "after=", "after=1_0", "after=9007199254740992"),
@@ -126,7 +162,7 @@ def test_s3_an_idempotency_key_is_1_to_255_printable_ascii(api: TestClient, key:
         (f"{PATH}/turns/trn_!", "turn_not_found"),
         (f"{PATH}/turns/{SESSION}", "turn_not_found"),
         (f"{PATH}/receipts/req_", "receipt_not_found"),
-        (f"{PATH}/interrupt", "route_not_found"),
+        (f"{PATH}/pause", "route_not_found"),
         ("/v1/agents/nobody", "agent_not_found"),
         ("/v1/sessions/", "route_not_found"),
         ("/nowhere", "route_not_found"),
@@ -167,6 +203,9 @@ def test_the_documentation_needs_no_network(api: TestClient) -> None:
     page = api.get("/docs")
     assert page.status_code == 200
     assert "//" not in page.text.replace("<!doctype html>", "")
+    root = api.get("/", follow_redirects=False)
+    assert (root.status_code, root.headers["location"]) == (307, "/docs")
+    assert not {"/", "/docs"} & set(api.get("/openapi.json").json()["paths"])
     assert api.get("/openapi.json").json()["paths"]["/v1/sessions"]["post"]["responses"]["409"]
 
 
@@ -226,7 +265,8 @@ def test_a_caller_without_a_known_key_is_unauthenticated(guarded: TestClient, he
 
 def test_rights_are_decided_before_any_look_up(guarded: TestClient) -> None:
     for response in (
-        guarded.post(f"{PATH}/close", headers=bearer("read-key")),
+        *(guarded.post(f"{PATH}/{c}", headers=bearer("read-key")) for c in ("close", "cancel", "interrupt")),
+        guarded.post(f"{PATH}/turns/{TURN}/interrupt", headers=bearer("read-key")),
         guarded.post("/v1/sessions/ses_x/close", headers=bearer("read-key")),
         guarded.post("/v1/sessions", json={"agent": "nobody"}, headers=bearer("read-key")),
         guarded.post(f"{PATH}/turns", json={"input": "x"}, headers=bearer("read-key")),

@@ -224,6 +224,65 @@ def test_s52_resume_all_releases_what_can_be_and_says_what_cannot(server: Server
     assert document["kept"] == [HOLDS[1]]
 
 
+def test_s51_interrupt_tells_the_hold_and_how_to_go_on(server: Server, run: Run):
+    held = {**RECEIPT, "sequence": None, "hold_id": HOLDS[0]}
+    server.on("POST", f"/v1/sessions/{SESSION}/interrupt", 200, held)
+    code, out, err = run("session", "interrupt", SESSION)
+    assert (code, out) == (0, f"held by {HOLDS[0]}; turn {RECEIPT['turn_id']} stops\n")
+    assert f"turnhold session resume {SESSION} --hold {HOLDS[0]}" in err
+    code, out, err = run("session", "interrupt", SESSION, "--json")
+    assert (code, json.loads(out)["hold_id"], err) == (0, HOLDS[0], "")
+
+
+def test_s50_a_turn_is_interrupted(server: Server, run: Run):
+    turn = TURN["id"]
+    server.on("POST", f"/v1/sessions/{SESSION}/turns/{turn}/interrupt", 200, {**RECEIPT, "turn_id": turn})
+    assert run("session", "turn", "interrupt", SESSION, turn)[:2] == (0, f"turn {turn} stops\n")
+
+
+def test_s54_cancel(server: Server, run: Run):
+    server.on("POST", f"/v1/sessions/{SESSION}/cancel", 200, {**RECEIPT, "session_status": "closed"})
+    assert run("session", "cancel", SESSION)[:2] == (0, "session closed\n")
+    pending = {"request_id": "req_00000001", "status": "pending", "session_id": SESSION}
+    server.on("POST", f"/v1/sessions/{SESSION}/interrupt", 202, pending)
+    code, out, err = run("session", "interrupt", SESSION)
+    assert (code, "pending" in out, err) == (4, True, "")
+
+
+def test_s94_explain_names_causes_and_what_clears_them(server: Server, run: Run):
+    def cause(code: str, path: str | None = None, **fields: Any) -> dict[str, Any]:
+        clear = path and {"method": "POST", "path": f"/v1/sessions/{SESSION}/{path}", "body": None}
+        return {"code": code, "message": f"It is {code}.", "clear": clear, **fields}
+
+    explanation = {
+        "moving": False,
+        "causes": [
+            cause("no_worker"),
+            cause("held", "resume", since=NOW, hold_id=HOLDS[0]),
+            cause("asking", "turns/T/asks/A/answer", until=NOW),
+            cause("queued_behind", "turns/T/interrupt", turn_id="T"),
+            cause("closing_on_owned", "cancel"),
+            cause("nothing_to_do", "turns"),
+        ],
+    }
+    server.on("GET", f"/v1/sessions/{SESSION}/explain", 200, explanation)
+    code, out, _ = run("session", "explain", SESSION)
+    assert code == 0
+    assert out.startswith("It does not move.\nno_worker\n  It is no_worker.\nheld, for ")
+    for line in (
+        f"  turnhold session resume {SESSION} --hold {HOLDS[0]}",
+        f"  POST /v1/sessions/{SESSION}/turns/T/asks/A/answer null",
+        f"  turnhold session turn interrupt {SESSION} T",
+        f"  turnhold session cancel {SESSION}",
+        f"  turnhold session enqueue {SESSION} --text …",
+    ):
+        assert line in out.splitlines()
+    document = json.loads(run("session", "explain", SESSION, "--json")[1])
+    assert [found["code"] for found in document["causes"]] == [c["code"] for c in explanation["causes"]]
+    server.on("GET", f"/v1/sessions/{SESSION}/explain", 200, {"moving": True, "causes": []})
+    assert run("session", "explain", SESSION)[1].startswith("It moves")
+
+
 def test_events_are_paged_to_the_end(server: Server, run: Run):
     def page(request: httpx2.Request) -> httpx2.Response:
         after = int(request.url.params["after"])
@@ -269,7 +328,10 @@ def test_a_problem_ends_with_1_and_its_code_and_detail_on_stderr(server: Server,
         "status": 422,
         "code": "invalid_request",
         "detail": "That is not right.",
-        "errors": [{"loc": ["config", "queue_limit"], "message": "too small"}],
+        "errors": [
+            {"loc": ["config", "queue_limit"], "message": "too small"},
+            {"loc": ["key"], "message": "too long"},
+        ],
     }
     server.on("GET", f"/v1/sessions/{SESSION}", 422, body)
     code, out, err = run("session", "get", SESSION, "--json")
@@ -277,6 +339,7 @@ def test_a_problem_ends_with_1_and_its_code_and_detail_on_stderr(server: Server,
     assert err.splitlines() == [
         "error: invalid_request: That is not right.",
         "  config.queue_limit: too small",
+        "  key: too long",
     ]
 
 

@@ -66,11 +66,14 @@ def slow(ctx):
     ("hook", "said"),
     [(raising, "OSError: no disk"), (exiting, "exited with 3"), (slow, "took longer than 0.1 s")],
 )
-async def test_s21_init_that_fails_says_why(hook, said):
+async def test_s21_init_that_fails_says_why(hook, said, caplog):
     host = make_host(with_init(hook))
     result = await host.start_process(start_call(init_timeout=0.1 if hook is slow else 5))
     assert result.status == "init_failed"
     assert said in result.detail
+    [logged] = caplog.records
+    assert said in logged.getMessage()
+    assert (logged.exc_info is None) == (hook is slow)
     assert host.occupied == 0
 
 

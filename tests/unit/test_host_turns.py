@@ -84,7 +84,71 @@ async def test_s73_a_refusal_that_is_not_caught_fails_with_its_code():
     async def handler(turn, ctx):
         await ctx.sessions.spawn("other", "hi", key="k")
 
-    assert (await run_one(handler)).error.code == "not_implemented"
+    error = (await run_one(handler)).error
+    assert (error.code, error.message) == (
+        "not_implemented",
+        "ctx.sessions.spawn is not available yet",
+    )
+
+
+@pytest.mark.parametrize(
+    ("forgetful", "call"),
+    [
+        (lambda turn: turn.output.write("lost") and None, "turn.output.write"),
+        (lambda turn: turn.output.write("returned"), "turn.output.write"),
+        (lambda turn: turn.output.pipe(["lost"]) and None, "turn.output.pipe"),
+        (lambda turn: turn.on_message(print) and None, "turn.on_message"),
+    ],
+)
+async def test_s12_a_forgotten_await_fails_the_turn(forgetful, call):
+    async def handler(turn, ctx):
+        await turn.output.write("kept")
+        return forgetful(turn)
+
+    outcome = await run_one(handler)
+    assert (outcome.how, outcome.error.code) == ("failed", "handler_failed")
+    assert outcome.error.message == f"{call} was called without await"
+
+
+async def test_s12_calls_that_a_task_makes_or_that_are_cancelled_are_not_forgotten():
+    async def handler(turn, ctx):
+        await asyncio.gather(turn.output.write("a"), turn.output.write("b"))
+        cancelled = asyncio.create_task(turn.output.write("never"))
+        cancelled.cancel()
+        turn.kept = asyncio.create_task(turn.output.write("c"))
+
+    link = Link()
+    outcome = await run_one(handler, link=link)
+    assert outcome.how == "completed"
+    assert written([*link.facts, *outcome.facts]) == "abc"
+
+
+@pytest.mark.parametrize("plain", [False, True])
+async def test_s15_pipe_takes_any_iterable_and_refuses_the_rest(plain):
+    async def counted():
+        yield "1"
+        yield ["2", {"type": "text", "text": "3"}]
+
+    async def handler(turn, ctx):
+        await turn.output.pipe(counted())
+        await turn.output.pipe(["4", "5"])
+        await turn.output.pipe("67")
+
+    def plain_handler(turn, ctx):
+        turn.output.pipe(str(n) for n in range(1, 6))
+        turn.output.pipe("67")
+
+    link = Link()
+    outcome = await run_one(plain_handler if plain else handler, link=link)
+    assert outcome.error.message == "pipe writes all that an iterable yields, and was given a str"
+    assert written([*link.facts, *outcome.facts]) == "12345"
+
+
+async def test_s14_what_is_no_response_is_told_what_is():
+    async def handler(turn, ctx):
+        turn.respond(3)
+
+    assert (await run_one(handler)).error.message.startswith("content is text, a JsonPart, or a list of both")
 
 
 async def test_s18_every_turn_has_a_fresh_copy_and_invalid_state_commits_nothing():

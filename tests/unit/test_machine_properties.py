@@ -1,6 +1,6 @@
 """Whatever callers, hosts and time do, in whatever order: the rules hold."""
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.unit.driver import TERMINAL, World
-from turnhold.session import commands, hosting, steps
+from turnhold.session import commands, explaining, hosting, steps
 from turnhold.session.model import Answer, Event, TextControl, TurnError
 from turnhold.session.values import Origin, TextPart
-from turnhold.session.views import ReceiptView
+from turnhold.session.views import CauseCode, ReceiptView
 
 
 class Observer:
@@ -347,6 +347,7 @@ class SessionMachine(RuleBasedStateMachine):
         for request_id, receipt in self.receipts.items():
             assert self.world.receipt(request_id) == receipt, "S-3: receipts never change"
         self._there_is_always_a_way_on()
+        self._what_stands_still_is_explained()
 
     def _the_session_agrees_with_its_timeline(self) -> None:
         state = self.world.state
@@ -371,6 +372,12 @@ class SessionMachine(RuleBasedStateMachine):
         if state.status == "closed" or not (state.running or (state.queue and not state.holds)):
             return
         assert state.outstanding or self.world.machine.next_deadline() is not None
+
+    def _what_stands_still_is_explained(self) -> None:
+        explanation = explaining.explain(self.world.state)
+        codes = [cause.code for cause in explanation.causes]
+        assert explanation.moving or codes, "S-94: it stands still, and nothing says why"
+        assert codes == sorted(codes, key=get_args(CauseCode).index), "S-94: the most decisive first"
 
     def teardown(self) -> None:
         """Wherever it stands, a cancel and its steps' ends finish it."""

@@ -2,12 +2,16 @@
 
 from datetime import UTC, datetime, timedelta, timezone
 
+import pytest
+from temporalio.service import RPCError, RPCStatusCode
+
 from turnhold.session.creation import Config, NewSession
 from turnhold.session.errors import Rejection
 from turnhold.session.model import TextControl
 from turnhold.session.values import JsonPart, Origin, TextPart
 from turnhold.session.views import AskView, ReadResult, ReceiptView, SessionView, TurnView
-from turnhold.temporal import terminated
+from turnhold.temporal import failures, terminated
+from turnhold.temporal.calls import bounded
 from turnhold.temporal.creation import Creation, session_id
 from turnhold.temporal.listing import Filter, query
 from turnhold.temporal.plugin import DATA_CONVERTER
@@ -153,3 +157,44 @@ def test_s90_a_command_to_a_terminated_session_comes_too_late() -> None:
     unknown = judged(status="rejected", rejection=Rejection(code="hold_not_found", detail="No."))
     assert unknown.rejection is not None
     assert unknown.rejection.code == "hold_not_found"
+
+
+@pytest.mark.parametrize(
+    ("said", "plain"),
+    [
+        (
+            "Failed client connect: Server connection error: tonic::transport::Error(Transport, ConnectError("
+            'ConnectError("tcp connect error", 127.0.0.1:1, Os { code: 111, kind: ConnectionRefused, '
+            'message: "Connection refused" })))',
+            "connection refused",
+        ),
+        (
+            'tonic::transport::Error(Transport, ConnectError(ConnectError("dns error", Custom { kind: '
+            'Uncategorized, error: "failed to lookup address information: Name or service not known" })))',
+            "failed to lookup address information: Name or service not known",
+        ),
+        (
+            'Worker validation failed: Status { code: PermissionDenied, message: "Not for you." }',
+            "not for you.",
+        ),
+        ("invalid target URL:\n invalid port number", "invalid target URL: invalid port number"),
+    ],
+)
+def test_of_an_sdk_error_the_reason_alone_is_told(said: str, plain: str) -> None:
+    assert failures.plain(RuntimeError(said)) == plain
+
+
+async def test_s93_a_namespace_that_is_not_there_is_said() -> None:
+    missing = RPCError("Namespace nope is not found.", RPCStatusCode.NOT_FOUND, b"")
+    with pytest.raises(failures.Failure, match="Namespace nope is not found") as caught:
+        async with bounded(1, SESSION, "req_12345678"):
+            raise missing
+    assert caught.value.code == "temporal_unavailable"
+    assert "TEMPORAL_NAMESPACE" in caught.value.detail
+
+
+def test_a_workers_own_check_of_its_namespace_is_recognised() -> None:
+    status = 'Status { code: NotFound, message: "Namespace nope is not found.", details: b"" }'
+    assert failures.is_no_namespace(RuntimeError(f"Worker validation failed: Namespace nope …: {status}"))
+    assert not failures.is_no_namespace(RuntimeError("Worker validation failed: Namespace nope was not …"))
+    assert not failures.is_no_namespace(RPCError("workflow not found", RPCStatusCode.NOT_FOUND, b""))

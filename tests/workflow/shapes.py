@@ -15,9 +15,10 @@ from typing import Any
 from temporalio.client import Client, WorkflowHandle
 
 from tests.harness import poll
-from tests.workflow.stub_host import StubHost, completes, events, read, start, until_idle
+from tests.workflow.stub_host import WAITS, StubHost, completes, events, read, start, until_idle
 from turnhold.cli.stack import Plan, Stack
 from turnhold.session import hosting
+from turnhold.session.views import TurnsRequest
 from turnhold.temporal.plugin import PLUGIN
 
 HISTORIES = Path(__file__).parent / "histories"
@@ -100,8 +101,8 @@ async def hibernated(client: Client, queue: str, _host: StubHost) -> Handle:
     return handle
 
 
-async def _has(handle: Handle, kind: str) -> bool:
-    return any(event.kind == kind for event in await events(handle))
+async def _has(handle: Handle, kind: str, times: int = 1) -> bool:
+    return sum(event.kind == kind for event in await events(handle)) >= times
 
 
 async def continued(client: Client, queue: str, _host: StubHost) -> Handle:
@@ -123,9 +124,36 @@ async def cancelled(client: Client, queue: str, _host: StubHost) -> Handle:
     return handle
 
 
+async def interrupted(client: Client, queue: str, host: StubHost) -> Handle:
+    """A Turn interrupt, a Session interrupt and its resume, and a cancel with a Turn in the queue."""
+    handle = await start(client, queue, WAITS)
+    for _ in range(2):
+        await handle.signal("enqueue", {"input": WAITS})
+    await handle.signal("enqueue", {"input": "never"})
+    await handle.signal("interrupt", {"turn_id": await _running(handle, 1)})
+    await _running(handle, 2)
+    await handle.signal("interrupt")
+    hold_id = await poll(lambda: _hold(handle))
+    await poll(lambda: _has(handle, "turn.interrupted", 2))
+    await handle.signal("resume", {"hold_id": hold_id})
+    await _running(handle, 3)
+    await handle.signal("cancel")
+    await handle.result()
+    return handle
+
+
+async def _running(handle: Handle, sequence: int) -> str:
+    async def turn_id() -> str | None:
+        result = await read(handle, turns=(TurnsRequest(after=sequence - 1, limit=1),))
+        found = result.turns[0]
+        return found[0].id if found and found[0].status == "running" else None
+
+    return await poll(turn_id)
+
+
 SHAPES: dict[str, Shape] = {
     shape.__name__: shape
-    for shape in (idle, conversation, held, died, lost, hibernated, continued, cancelled)
+    for shape in (idle, conversation, held, died, lost, hibernated, continued, cancelled, interrupted)
 }
 
 

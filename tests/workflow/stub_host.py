@@ -19,10 +19,13 @@ from tests.harness import poll
 from turnhold.session import hosting
 from turnhold.session.carried import SessionInput
 from turnhold.session.creation import Config, NewSession
-from turnhold.session.values import TextPart
+from turnhold.session.values import TextPart, text_of
 from turnhold.session.views import EventView, PageRequest, ReadRequest, ReadResult
 from turnhold.temporal import names
 from workflows.session import Session
+
+WAITS = "wait"
+"""The input of a Turn that runs until it is stopped."""
 
 Ended = Callable[[hosting.RunTurnCall], dict[str, Any]]
 
@@ -47,6 +50,7 @@ class StubHost:
         self.numbers: dict[tuple[str, int], int] = {}
         self.outcomes: dict[str, hosting.TurnOutcome] = {}
         self.queue = f"host-{uuid.uuid4()}"
+        self._stops: dict[str, asyncio.Event] = {}
 
     @activity.defn(name=names.START_PROCESS)
     async def start_process(self, call: hosting.StartProcessCall) -> hosting.StartProcessResult:
@@ -72,7 +76,11 @@ class StubHost:
         known = self.outcomes.get(call.turn_id)
         if known is not None and known.epoch == call.epoch:
             return known
-        said = {"state": call.state, **self.turn(call)}
+        if text_of(call.input) == WAITS:
+            await self._stop_of(call.turn_id).wait()
+            said = {"state": call.state, "how": "stopped"}
+        else:
+            said = {"state": call.state, **self.turn(call)}
         key = (call.session_id, call.epoch)
         first = self.numbers.get(key, 1)
         self.numbers[key] = first + len(said.get("facts", ()))
@@ -85,6 +93,10 @@ class StubHost:
     @activity.defn(name=names.STOP_TURN)
     async def stop_turn(self, call: hosting.StopTurnCall) -> None:
         self.stopped.append(call.turn_id)
+        self._stop_of(call.turn_id).set()
+
+    def _stop_of(self, turn_id: str) -> asyncio.Event:
+        return self._stops.setdefault(turn_id, asyncio.Event())
 
     @activity.defn(name=names.STOP_PROCESS)
     async def stop_process(self, call: hosting.StopProcessCall) -> None:

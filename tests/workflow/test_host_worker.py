@@ -127,6 +127,24 @@ async def test_s22_without_a_free_slot_a_turn_stays_queued_until_there_is_one(sm
     assert (await settled(small, waiting.session.id, waiting.turn.id)).status == "completed"
 
 
+async def test_s58_stops_reach_handlers_at_once_on_a_host_whose_every_slot_runs_a_turn(tmp_path: Path):
+    slots = 6
+    plan = Plan(tmp_path, settings={"TURNHOLD_MAX_PROCESSES": str(slots)})
+    with Stack(plan) as stack:
+        async with Client(stack.api_url) as client:
+            made = [await client.create_session("script", input="say go\nsleep 60") for _ in range(slots)]
+            for created in made:
+                await running(client, created.session.id)
+            for created in made:
+                await client.interrupt(created.session.id)
+            for created in made:
+                assert (await settled(client, created.session.id, created.turn.id)).status == "interrupted"
+            events = [event for m in made for event in await timeline(client, m.session.id)]
+    latencies = [e.data["stop_latency_ms"] for e in events if e.kind == "turn.interrupted"]
+    assert len(latencies) == slots
+    assert max(latencies) < 1000, "not at the next heartbeat, on a machine that is busy with tests"
+
+
 @pytest.fixture
 async def durable(tmp_path: Path) -> AsyncIterator[tuple[Stack, Client]]:
     with Stack(Plan(tmp_path, durable=True)) as stack:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from turnhold.agents.content import OutputContent
 from turnhold.agents.context import Context, PastTurn
 from turnhold.agents.controls import Reply
-from turnhold.agents.turn import Interruption, Message, Turn
+from turnhold.agents.turn import Interruption, Message, Turn, each_of
 from turnhold.session.model import Control
 
 T = TypeVar("T")
@@ -87,7 +87,7 @@ class SyncOutput:
         self._bridge.call(self._turn.output.write(content))
 
     def pipe(self, contents: Iterable[OutputContent]) -> None:
-        for content in contents:
+        for content in each_of(contents):
             self.write(content)
 
 

@@ -11,10 +11,11 @@ from turnhold.session.values import OUTPUT, JsonPart, Output, TextPart, merged
 
 __all__ = ["JsonPart", "OutputContent", "TextPart", "clean_json", "encodable", "output_of", "utf8_bytes"]
 
-OutputContent = (
-    str | TextPart | JsonPart | Mapping[str, Any] | Sequence[TextPart | JsonPart | Mapping[str, Any]]
-)
-"""Text, one part, or several parts; a part may be written as its dict: `{"type": "json", "value": …}`."""
+_One = str | TextPart | JsonPart | Mapping[str, Any]
+OutputContent = _One | Sequence[_One]
+"""Text, one part, or several; a part may be written as its dict: `{"type": "json", "value": …}`."""
+
+_NOT_CONTENT = "content is text, a JsonPart, or a list of both"
 
 _NESTING_RESERVE = 50  # JSON readers stop at 200 levels, and a value travels inside other objects
 
@@ -46,14 +47,13 @@ def clean_json(value: object) -> tuple[JsonValue, int]:
 
 def output_of(content: OutputContent) -> Output:
     """Normalised parts without empty text. Raises ValueError for what is not content."""
-    if isinstance(content, str):
-        parts: Output = (TextPart(text=content),)
-    else:
-        written = [content] if isinstance(content, TextPart | JsonPart | Mapping) else content
-        try:
-            parts = OUTPUT.validate_python(tuple(_in_plain_json(part) for part in written))
-        except ValidationError as error:
-            raise ValueError(f"not content: {error.errors()[0]['msg']}") from None
+    written = [content] if isinstance(content, str | TextPart | JsonPart | Mapping) else content
+    if not isinstance(written, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"{_NOT_CONTENT}, not {type(written).__name__}")
+    try:
+        parts = OUTPUT.validate_python(tuple(_in_plain_json(part) for part in written))
+    except ValidationError:
+        raise ValueError(_NOT_CONTENT) from None
     clean: list[TextPart | JsonPart] = []
     for part in parts:
         if isinstance(part, JsonPart):
@@ -65,7 +65,9 @@ def output_of(content: OutputContent) -> Output:
 
 
 def _in_plain_json(part: Any) -> Any:
-    """A part written as a dict, with whatever `clean_json` makes of its value."""
+    """A part written as text or a dict, with whatever `clean_json` makes of a value."""
+    if isinstance(part, str):
+        return TextPart(text=part)
     if isinstance(part, Mapping):
         fields = dict(cast("Mapping[str, Any]", part))
         return fields | {"value": clean_json(fields["value"])[0]} if "value" in fields else fields

@@ -2,14 +2,15 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterable, Awaitable, Callable, Generator
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from pydantic import TypeAdapter, ValidationError
 
 from turnhold.agents.content import OutputContent, encodable, output_of
 from turnhold.agents.controls import Reply
+from turnhold.agents.forgotten import Calls
 from turnhold.session import limits
 from turnhold.session.model import Control, TextControl
 from turnhold.session.values import RESPONSE, Content, Origin, Output, Record, Seconds, text_of
@@ -74,21 +75,43 @@ class Interruption:
 class TurnOutput:
     """Where a Turn writes. Everything written stands in the timeline before the Turn's end (S-15)."""
 
-    def __init__(self, port: TurnPort) -> None:
+    def __init__(self, port: TurnPort, calls: Calls) -> None:
         self._port = port
+        self._calls = calls
 
-    async def write(self, content: OutputContent) -> None:
+    def write(self, content: OutputContent) -> Coroutine[Any, Any, None]:
         """Append text or parts, in order. Waits while the timeline cannot keep up.
 
         Raises ValueError for what is not content, for a fragment over 1 MiB encoded, and past
         8 MiB in one Turn.
         """
+        return self._calls.made("turn.output.write", self._write, content)
+
+    def pipe(
+        self, contents: AsyncIterable[OutputContent] | Iterable[OutputContent]
+    ) -> Coroutine[Any, Any, None]:
+        """Write everything that `contents` yields. Raises TypeError for what yields nothing."""
+        return self._calls.made("turn.output.pipe", self._pipe, contents)
+
+    async def _write(self, content: OutputContent) -> None:
         await self._port.write(output_of(content))
 
-    async def pipe(self, contents: AsyncIterable[OutputContent]) -> None:
-        """Write everything that `contents` yields."""
-        async for content in contents:
-            await self.write(content)
+    async def _pipe(self, contents: AsyncIterable[OutputContent] | Iterable[OutputContent]) -> None:
+        if isinstance(contents, AsyncIterable):
+            async for content in contents:
+                await self._write(content)
+            return
+        for content in each_of(contents):
+            await self._write(content)
+
+
+def each_of(contents: Iterable[OutputContent]) -> Iterable[OutputContent]:
+    """`contents` itself. Raises TypeError for what `write` takes, or nothing does."""
+    given = cast("object", contents)
+    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+        kind = type(cast("object", given)).__name__
+        raise TypeError(f"pipe writes all that an iterable yields, and was given a {kind}")
+    return contents
 
 
 class Turn:
@@ -111,7 +134,8 @@ class Turn:
         self.input = input
         self.origin = origin
         self.created_at = created_at
-        self.output = TurnOutput(port)
+        self.calls = Calls()
+        self.output = TurnOutput(port, self.calls)
         self.interrupted = Interruption()
         self.response: Output | None = None
 
@@ -132,11 +156,14 @@ class Turn:
         except ValidationError as error:
             raise ValueError(f"not a response: {error.errors()[0]['msg']}") from None
 
-    async def on_message(self, handler: MessageHandler) -> None:
+    def on_message(self, handler: MessageHandler) -> Coroutine[Any, Any, None]:
         """Take messages with `handler`, one at a time; returns when that is on record (S-30).
 
         Raises RuntimeError when called a second time.
         """
+        return self.calls.made("turn.on_message", self._on_message, handler)
+
+    async def _on_message(self, handler: MessageHandler) -> None:
         if self._listening:
             raise RuntimeError("a Turn registers one message handler, once")
         self._listening = True

@@ -1,6 +1,7 @@
 """Child processes of the embedded stack: started, watched, stopped, never left behind."""
 
 import contextlib
+import json
 import os
 import random
 import signal
@@ -10,6 +11,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 from turnhold.cli import guard
 from turnhold.cli.outcome import CommandFailed
@@ -42,12 +44,17 @@ class Child:
         self.name = name
         self.log = log
         self.grace = grace
-        guarded = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), *command]
-        with log.open("ab") as output:
+        self._guarded = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), *command]
+        self._environment = dict(environment)
+        self.start()
+
+    def start(self) -> None:
+        """Start it, again if it has ended."""
+        with self.log.open("ab") as output:
             self._log_start = output.tell()
             self._process = subprocess.Popen(
-                guarded,
-                env=dict(environment),
+                self._guarded,
+                env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -100,11 +107,27 @@ class Child:
             log.seek(self._log_start)
             return log.read().decode("utf-8", "replace")
 
+    @property
+    def end(self) -> str:
+        """How it ended, in words."""
+        code = self.exit_code or 0
+        return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+
     def epitaph(self) -> str:
-        """Why it died, as far as can be seen: its exit code and the last lines it wrote."""
-        lines = self.output().splitlines()[-_LOG_TAIL:]
+        """Why it died, as far as can be seen: how it ended, and the last lines it wrote."""
+        lines = [_words(line) for line in self.output().splitlines()[-_LOG_TAIL:]]
         said = "\n".join(f"  {line}" for line in lines) or "  (it wrote nothing)"
-        return f"the {self.name} ended with exit code {self.exit_code}; its last words ({self.log}):\n{said}"
+        return f"the {self.name} {self.end}; its last words ({self.log}):\n{said}"
+
+
+def _words(line: str) -> str:
+    """The message of a log line that is JSON; any other line as it is."""
+    with contextlib.suppress(ValueError):
+        parsed = json.loads(line)
+        if isinstance(parsed, dict):
+            fields = cast("dict[str, object]", parsed)
+            return str(fields.get("message") or fields.get("msg") or line)
+    return line
 
 
 def stop_all(children: Sequence[Child]) -> None:

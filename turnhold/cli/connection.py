@@ -25,10 +25,29 @@ Url = Annotated[
     str,
     typer.Option("--url", envvar="TURNHOLD_URL", help="Where the API is.", callback=_checked),
 ]
+
+
+def printable(value: str | None) -> str | None:
+    """What goes into a header: anything else is a wrong use, told before it is sent."""
+    if value is not None and not (value.isascii() and value.isprintable() and value):
+        raise typer.BadParameter("takes printable ASCII characters")
+    return value
+
+
 ApiKey = Annotated[
     str | None,
-    typer.Option("--api-key", envvar="TURNHOLD_API_KEY", help="An API key, if the server wants one."),
+    typer.Option(
+        "--api-key",
+        envvar="TURNHOLD_API_KEY",
+        help="An API key, if the server wants one.",
+        callback=printable,
+    ),
 ]
+IdempotencyKey = Annotated[
+    str | None,
+    typer.Option(help="Makes a repetition of this command exact: it changes nothing.", callback=printable),
+]
+SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The Session's ID (ses_…).")]
 Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON document.")]
 
 

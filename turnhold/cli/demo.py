@@ -86,6 +86,7 @@ class _Conversation:
                 await self._turn_ended(1)
                 await self._remember(client, session)
                 await self._fail_alone(client, session)
+                await self._interrupt(client, session)
                 hold = await self._crash(client, session)
                 await self._release(client, session, hold)
                 self._step("Close the Session: the last event of every timeline.")
@@ -104,10 +105,30 @@ class _Conversation:
         await client.enqueue(session, "say Still here.")
         await self._turn_ended(4)
 
+    async def _interrupt(self, client: Client, session: str) -> None:
+        self._step(
+            "Stop! An interrupt of the Session ends the running Turn and holds the queue behind it.",
+            f"turnhold session interrupt {session}",
+        )
+        await client.enqueue(session, "say I shall think about that for a minute.\nsleep 60")
+        await client.enqueue(session, "get city\nsay That was quick.")
+        await self._until(lambda event: event.kind == "turn.output" and self._number(event) == 5)
+        receipt = await client.interrupt(session)
+        await self._turn_ended(5)
+        self._step("Why does it not move?", f"turnhold session explain {session}")
+        explanation = await client.explain(session)
+        output.say()
+        show.explanation(explanation)
+        if [cause.hold_id for cause in explanation.causes] != [receipt.hold_id]:
+            raise StackError("the Session should be held by the interrupt, and by nothing else")
+        self._step("So release that hold; the queue goes on, and nothing is run again.")
+        await client.resume(session, receipt.hold_id or "")
+        await self._turn_ended(6)
+
     async def _crash(self, client: Client, session: str) -> str:
         self._step(
             "Now the Agent's process dies under three Turns in a row, and is made anew each time.",
-            "After the third the Session holds: Turn 8 stays queued until somebody has looked.",
+            "After the third the Session holds: Turn 10 stays queued until somebody has looked.",
         )
         await client.enqueue(session, "sleep 0.5\ncrash")
         await client.enqueue(session, "crash")
@@ -127,7 +148,7 @@ class _Conversation:
             f"turnhold session resume {session} --hold {hold}",
         )
         await client.resume(session, hold)
-        await self._turn_ended(8)
+        await self._turn_ended(10)
 
     async def _verify(self, client: Client, session: str) -> None:
         kept: list[EventView] = []
@@ -184,9 +205,11 @@ class _Conversation:
 
     async def _turn_ended(self, number: int) -> None:
         ends = ("turn.completed", "turn.failed", "turn.interrupted", "turn.cancelled")
-        await self._until(
-            lambda event: event.kind in ends and self._numbers.get(event.turn_id or "") == number
-        )
+        await self._until(lambda event: event.kind in ends and self._number(event) == number)
+
+    def _number(self, event: EventView) -> int | None:
+        """Of its Turn."""
+        return self._numbers.get(event.turn_id or "")
 
     def _show(self, event: EventView) -> None:
         number = event.data.get("sequence")

@@ -14,8 +14,10 @@ _LOOK_SECONDS = 0.5
 def run_dev(plan: Plan) -> None:
     """Starts the stack and keeps it until Ctrl-C, SIGTERM or SIGHUP; a second one hurries.
 
+    A part that dies is started again: Sessions go on, as they do in production.
+
     Raises:
-        StackError: it does not start, or a part of it has died.
+        StackError: it does not start, or a part of it dies again and again.
     """
     stop = threading.Event()
     stack = Stack(plan)
@@ -33,7 +35,7 @@ def run_dev(plan: Plan) -> None:
         stack.start(lambda part: note(f"starting {part} …"))
         _greet(stack)
         while not stop.wait(_LOOK_SECONDS):
-            stack.check()
+            stack.revive(note)
         note("\nstopping …")
     finally:
         stack.stop()
@@ -51,6 +53,7 @@ def _greet(stack: Stack) -> None:
             ("Temporal UI", stack.ui_url),
             ("Temporal", stack.temporal_address),
             ("data", str(stack.plan.data.resolve())),
+            ("logs", str(stack.plan.data.resolve() / "logs")),
         )
     )
     say()

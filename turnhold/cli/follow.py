@@ -1,14 +1,16 @@
 """Following a Session as it happens: output on stdout, everything else beside it on stderr."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from turnhold.cli import connection, output, show
-from turnhold.client import Client, Gap, TurnholdError
+from turnhold.client import Client, Gap, Problem, TurnholdError
 from turnhold.session.values import OUTPUT
 from turnhold.session.views import EventView
 
 _TERMINAL = ("turn.completed", "turn.failed", "turn.interrupted", "turn.cancelled")
+_FAILED = "session.process_failed"
+_PROCESS_FAILURES = ("process_failed", "execution_lost")  # the event after the Turn's end says more
 
 
 class Screen:
@@ -54,35 +56,64 @@ def follow(
     since: int = 0,
     turn_id: str | None = None,
     on_event: Callable[[EventView], None] | None = None,
+    command: Sequence[str] = ("attach",),
 ) -> None:
     """Follows a Session until it has closed, or one Turn until it has ended, across disconnects.
 
-    `on_event` takes the place of the screen. On Ctrl-C the command that goes on from here is
-    printed, and the interrupt goes on.
+    `on_event` takes the place of the screen. On Ctrl-C `command` is printed so that it goes on from
+    here, and the interrupt goes on.
     """
     position = since
     screen = Screen(turn_id)
     show_event = on_event or screen.event
+    told = ""
 
     def lost(error: TurnholdError) -> None:
-        screen.remark(f"connection lost ({error}); going on from event {position}")
+        nonlocal told
+        text = f"connection lost ({error}); going on from event {position}"
+        if isinstance(error, Problem) and error.code == "worker_unavailable":
+            text = "no worker answers; waiting for one"
+        if text != told:
+            told = text
+            screen.remark(text)
 
     async def watch(client: Client) -> None:
-        nonlocal position
+        nonlocal position, told
+        ended = False
+        if turn_id is not None:
+            with contextlib.suppress(TurnholdError):
+                for hold in (await client.session(session_id)).holds:
+                    screen.remark(_held(url, session_id, hold.id))
         async with contextlib.aclosing(client.stream(session_id, after=since, on_lost=lost)) as events:
             async for event in events:
                 if isinstance(event, Gap):
                     position = event.retained_after
                     screen.remark(f"events up to {position} are no longer kept")
                     continue
+                told = ""
                 show_event(event)
                 position = event.sequence
-                if event.kind in _TERMINAL and event.turn_id == turn_id:
+                if turn_id is None:
+                    continue
+                if hold_id := event.data.get("hold_id") if event.kind == _FAILED else None:
+                    screen.remark(_held(url, session_id, str(hold_id)))
+                if ended and event.kind == _FAILED:
                     return
+                if event.kind in _TERMINAL and event.turn_id == turn_id:
+                    ended = True
+                    if event.data.get("reason") not in _PROCESS_FAILURES:
+                        return
 
     try:
         connection.call(url, api_key, watch)
     except KeyboardInterrupt:
-        again = connection.command_line(url, "session", "attach", session_id, "--since", str(position))
+        again = connection.command_line(
+            url, "session", command[0], session_id, *command[1:], "--since", str(position)
+        )
         screen.remark(f"to go on: {again}")
         raise
+
+
+def _held(url: str, session_id: str, hold_id: str) -> str:
+    resume = connection.command_line(url, "session", "resume", session_id, "--hold", hold_id)
+    return f"held: no Turn starts until {resume}"

@@ -14,6 +14,7 @@ from turnhold.cli import connection, outcome, output
 from turnhold.cli.connection import DEFAULT_URL, ApiKey, Json, Url
 from turnhold.cli.session import session_commands
 from turnhold.client import Client, Problem, Unreachable
+from turnhold.keys import PERMISSIONS
 
 app = typer.Typer(
     help="Durable agent sessions on Temporal.",
@@ -91,8 +92,10 @@ def agents(url: Url = DEFAULT_URL, api_key: ApiKey = None, as_json: Json = False
     if as_json:
         output.document({"agents": found})
         return
-    for agent in found:
-        output.say(agent.name)
+    output.table(
+        ("AGENT", "DESCRIPTION"),
+        [(agent.name, (agent.description or "-").partition("\n")[0]) for agent in found],
+    )
 
 
 @key_commands.command("new", epilog="Example: turnhold key new ci --keys-file keys.json")
@@ -103,7 +106,8 @@ def key_new(
     ],
     environment: Annotated[str, typer.Option(help="The tenant whose Sessions it sees.")] = "default",
     permission: Annotated[
-        list[str] | None, typer.Option(help="What it may do; may be repeated. Default: everything.")
+        list[str] | None,
+        typer.Option(help=f"What it may do, of {', '.join(PERMISSIONS)}; may be repeated. Default: all."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -133,6 +137,7 @@ def key_new(
         return
     output.say(secret)
     output.note(f"Added {name} to {keys_file}. The key is not stored: keep it now.")
+    output.note("An API that is running reads the file when it is started again.")
 
 
 # --- the way out -------------------------------------------------------------------------------------
@@ -181,7 +186,7 @@ def _with_hint(error: TyperException) -> str:
 
 def _explained(problem: Problem) -> str:
     lines = [f"{problem.code}: {problem.detail}"]
-    for error in problem.errors:
+    for error in problem.errors if len(problem.errors) > 1 else ():
         where = ".".join(str(part) for part in error.get("loc", ()))
         lines.append(f"  {where}: {error.get('message')}")
     return "\n".join(lines)

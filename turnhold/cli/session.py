@@ -1,4 +1,4 @@
-"""`turnhold session …`: create, look, feed, follow, release, close."""
+"""`turnhold session …`: create, look, feed, follow, release, close (`controls` has the stops)."""
 
 import sys
 import uuid
@@ -10,22 +10,21 @@ import typer
 from pydantic_core import from_json
 
 from turnhold.cli import connection, follow, outcome, output, show
-from turnhold.cli.connection import DEFAULT_URL, ApiKey, Json, Url
+from turnhold.cli.connection import DEFAULT_URL, ApiKey, IdempotencyKey, Json, SessionId, Url
+from turnhold.cli.controls import control_commands
+from turnhold.cli.receipts import print_receipt
 from turnhold.cli.turn import turn_commands
 from turnhold.client import Client, Created, Problem, Unreachable
 from turnhold.session.views import EventPage, EventView, ReceiptView, SessionView, TurnView
 
 session_commands = typer.Typer(help="Sessions: one conversation with an Agent each.", no_args_is_help=True)
 session_commands.add_typer(turn_commands, name="turn")
+session_commands.add_typer(control_commands)
 
-SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The Session's ID (ses_…).")]
 Text = Annotated[str | None, typer.Option("--text", help="What the Turn is given.")]
 InputFile = Annotated[
     Path | None,
     typer.Option("--input-file", help="The same from a file; - for stdin.", allow_dash=True, dir_okay=False),
-]
-IdempotencyKey = Annotated[
-    str | None, typer.Option(help="Makes a repetition of this command exact: it changes nothing.")
 ]
 Follow = Annotated[bool, typer.Option("--follow", help="Print the Turn's output until it has ended.")]
 
@@ -114,9 +113,10 @@ def create(
         raise _uncertain(error, repeat) from error
     session, turn = created.session, created.turn
     if follow_turn and turn is not None:
-        turn = _follow(url, api_key, session.id, turn.id, since=0, quiet=as_json)
         if not as_json:
             output.note(f"session {session.id}")
+        turn = _follow(url, api_key, session.id, turn.id, since=0, quiet=as_json)
+        session = connection.call(url, api_key, lambda client: client.session(session.id))
     if as_json:
         output.document({"session": session, "turn": turn})
     elif not follow_turn:
@@ -199,7 +199,7 @@ def enqueue(
         if as_json:
             output.document(turn)
         return
-    _receipt(receipt, f"turn {receipt.sequence} queued: {receipt.turn_id}", as_json)
+    print_receipt(receipt, f"turn {receipt.sequence} queued: {receipt.turn_id}", as_json)
 
 
 def _follow(
@@ -241,7 +241,8 @@ def events(
             output.say(show.event_line(event))
 
     if live:
-        follow.follow(url, api_key, session, since=since, on_event=show_event)
+        again = ("events", "--follow", *(("--jsonl",) if as_jsonl else ()))
+        follow.follow(url, api_key, session, since=since, on_event=show_event, command=again)
         return
 
     async def work(client: Client) -> EventPage:
@@ -282,7 +283,10 @@ def attach(
     def show_event(event: EventView) -> None:
         output.document(event, lines=True)
 
-    follow.follow(url, api_key, session, since=since, on_event=show_event if as_jsonl else None)
+    again = ("attach", *(("--jsonl",) if as_jsonl else ()))
+    follow.follow(
+        url, api_key, session, since=since, on_event=show_event if as_jsonl else None, command=again
+    )
 
 
 @session_commands.command(epilog="Example: turnhold session resume $SESSION --all")
@@ -304,7 +308,7 @@ def resume(
         async def one(client: Client) -> ReceiptView:
             return await client.resume(session, held, idempotency_key=idempotency_key)
 
-        _receipt(connection.call(url, api_key, one), f"released {hold}", as_json)
+        print_receipt(connection.call(url, api_key, one), f"released {hold}", as_json)
         return
 
     async def each(client: Client) -> tuple[list[ReceiptView], list[str]]:
@@ -349,14 +353,4 @@ def close(
         return await client.close(session, idempotency_key=idempotency_key)
 
     receipt = connection.call(url, api_key, work)
-    _receipt(receipt, f"session {receipt.session_status}", as_json)
-
-
-def _receipt(receipt: ReceiptView, done: str, as_json: bool) -> None:
-    """Prints a receipt; a pending one ends the command with its own exit code."""
-    if as_json:
-        output.document(show.receipt_document(receipt))
-    else:
-        show.receipt(receipt, done)
-    if receipt.status == "pending":
-        raise typer.Exit(outcome.PENDING)
+    print_receipt(receipt, f"session {receipt.session_status}", as_json)

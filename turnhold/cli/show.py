@@ -7,8 +7,18 @@ from pydantic_core import to_json
 from rich.text import Text
 
 from turnhold.cli.output import fields, say, styled, table
+from turnhold.session.model import TurnError
 from turnhold.session.values import OUTPUT, Output, TextPart, text_of
-from turnhold.session.views import EventView, ReceiptView, SessionListed, SessionView, TurnView
+from turnhold.session.views import (
+    Cause,
+    Clearing,
+    EventView,
+    Explanation,
+    ReceiptView,
+    SessionListed,
+    SessionView,
+    TurnView,
+)
 
 _LONGEST = 160
 _COLOURS = {
@@ -99,8 +109,8 @@ def session(view: SessionView) -> None:
             ("owner", view.parent_id),
             ("metadata", ", ".join(f"{k}={v}" for k, v in view.metadata.items()) or None),
             ("created", ago(view.created_at)),
-            ("active", ago(view.last_activity_at)),
-            ("events", str(view.last_event_sequence)),
+            ("last active", ago(view.last_activity_at)),
+            ("last event", str(view.last_event_sequence)),
         )
     )
     for hold in view.holds:
@@ -115,10 +125,46 @@ def _turns_line(view: SessionView) -> str:
 
 def _process_line(view: SessionView) -> str | None:
     process = view.process
-    if not process.epoch:
+    if not process.epoch or view.status == "closed":
         return None
     failures = process.consecutive_failures
-    return f"{process.epoch} ({process.status})" + (f", {failures} failures in a row" if failures else "")
+    return f"epoch {process.epoch}, {process.status}" + (
+        f", {failures} failures in a row" if failures else ""
+    )
+
+
+def explanation(view: Explanation) -> None:
+    """Whether the Session moves; then each cause with what would clear it."""
+    if view.moving:
+        say(styled("It moves: a Turn is at work, or will be without anybody's action.", "green"))
+    else:
+        say(styled("It does not move.", "yellow"))
+    for cause in view.causes:
+        line = styled(cause.code, "bold")
+        if cause.since is not None:
+            line.append(f", for {ago(cause.since).removesuffix(' ago')}", style="not bold dim")
+        if cause.until is not None:
+            line.append(f", until {cause.until.astimezone():%H:%M:%S} at the latest", style="not bold dim")
+        say(line)
+        say(f"  {cause.message}")
+        if cause.clear is not None:
+            say(f"  {_clearing(cause, cause.clear)}", "dim")
+
+
+def _clearing(cause: Cause, call: Clearing) -> str:
+    """The command that clears a cause; where there is none yet, the request."""
+    session_id = call.path.split("/")[3]
+    match cause.code:
+        case "held":
+            return f"turnhold session resume {session_id} --hold {cause.hold_id}"
+        case "queued_behind":
+            return f"turnhold session turn interrupt {session_id} {cause.turn_id}"
+        case "nothing_to_do":
+            return f"turnhold session enqueue {session_id} --text …"
+        case "closing_on_owned":
+            return f"turnhold session cancel {session_id}"
+        case _:
+            return f"{call.method} {call.path} {_json(call.body)}"
 
 
 def turn(view: TurnView) -> None:
@@ -129,7 +175,7 @@ def turn(view: TurnView) -> None:
             ("number", str(view.sequence)),
             ("status", status(view.status)),
             ("reason", view.reason),
-            ("error", f"{view.error.code}: {view.error.message}" if view.error else None),
+            ("error", _error(view.error) if view.error else None),
             ("input", one_line(text_of(view.input)) if view.input else None),
             ("result", None if view.result is None else _json(view.result)),
             ("response", content_text(view.response) if view.response else None),
@@ -138,6 +184,11 @@ def turn(view: TurnView) -> None:
     if view.output:
         say()
         say(content_text(view.output).rstrip("\n"))
+
+
+def _error(error: TurnError) -> str:
+    """What failed a Turn: code, type, and the message if there is one (S-12)."""
+    return ": ".join(part for part in (error.code, error.type, error.message) if part)
 
 
 def receipt(view: ReceiptView, done: str) -> None:
@@ -185,7 +236,7 @@ def detail(event: EventView) -> str:
     if (content := data.pop("content", None)) is not None:
         words.append(one_line(content_text(OUTPUT.validate_python(content))))
     if (error := data.pop("error", None)) is not None:
-        words.append(one_line(f"{error.get('code')}: {error.get('message')}"))
+        words.append(one_line(_error(TurnError.model_validate(error))))
     if (response := data.pop("response", None)) is not None:
         words.append(f'response="{one_line(content_text(OUTPUT.validate_python(response)))}"')
     words += [f"{name}={_brief(value)}" for name, value in data.items() if value is not None]

@@ -32,6 +32,7 @@ START_SECONDS = 60.0
 _API_GRACE = 10.0
 _TEMPORAL_GRACE = 10.0
 _WORKER_EXTRA = 20.0  # on top of the worker's own grace: its flush and shutdown
+_DEATHS, _DEATHS_SECONDS = 4, 60.0  # so often within so long, and a part is not started again
 _DEFAULT_GRACE = 3.0  # a developer who presses Ctrl-C does not want to wait for a long Turn
 
 _DYNAMIC_CONFIG = {
@@ -81,6 +82,7 @@ class Stack:
         self.api: Child | None = None
         self._lock: IO[str] | None = None
         self._workers_started = 0
+        self._deaths: dict[str, list[float]] = {}
 
     def __enter__(self) -> Self:
         self.start()
@@ -158,6 +160,23 @@ class Stack:
         for child in self.children():
             if not child.alive:
                 raise StackError(child.epitaph())
+
+    def revive(self, tell: Callable[[str], None]) -> None:
+        """Starts again whatever has died; `tell` hears of it.
+
+        Raises:
+            StackError: a part dies again and again.
+        """
+        for child in self.children():
+            if child.alive:
+                continue
+            now = time.monotonic()
+            deaths = [died for died in self._deaths.get(child.name, ()) if now - died < _DEATHS_SECONDS]
+            self._deaths[child.name] = [*deaths, now]
+            if len(deaths) + 1 >= _DEATHS:
+                raise StackError(child.epitaph())
+            tell(f"the {child.name} {child.end}; started again ({child.log})")
+            child.start()
 
     # --- the parts -------------------------------------------------------------------------------
 

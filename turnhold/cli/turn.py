@@ -6,13 +6,13 @@ from typing import Annotated
 import typer
 
 from turnhold.cli import connection, outcome, output, show
-from turnhold.cli.connection import DEFAULT_URL, ApiKey, Json, Url
+from turnhold.cli.connection import DEFAULT_URL, ApiKey, IdempotencyKey, Json, SessionId, Url
+from turnhold.cli.receipts import print_receipt
 from turnhold.client import Client
-from turnhold.session.views import TurnView
+from turnhold.session.views import ReceiptView, TurnView
 
 turn_commands = typer.Typer(help="Turns: one input and its outcome each.", no_args_is_help=True)
 
-SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The Session's ID (ses_…).")]
 TurnId = Annotated[str, typer.Argument(metavar="TURN", help="The Turn's ID (trn_…).")]
 
 
@@ -50,6 +50,24 @@ def wait(
     _print(view, as_json)
     if view.status in ("queued", "running"):
         raise typer.Exit(outcome.PENDING)
+
+
+@turn_commands.command(epilog="Example: turnhold session turn interrupt $SESSION $TURN")
+def interrupt(
+    session: SessionId,
+    turn: TurnId,
+    idempotency_key: IdempotencyKey = None,
+    url: Url = DEFAULT_URL,
+    api_key: ApiKey = None,
+    as_json: Json = False,
+) -> None:
+    """Stop a running Turn. Nothing is held: the next one starts once it has stopped."""
+
+    async def work(client: Client) -> ReceiptView:
+        return await client.interrupt_turn(session, turn, idempotency_key=idempotency_key)
+
+    receipt = connection.call(url, api_key, work)
+    print_receipt(receipt, f"turn {turn} stops", as_json)
 
 
 def _print(view: TurnView, as_json: bool) -> None:

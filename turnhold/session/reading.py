@@ -1,11 +1,10 @@
 """The public objects, made of the state: what the one query answers."""
 
-from turnhold.session import clock, limits, timeline
+from turnhold.session import clock, explaining, limits, timeline
 from turnhold.session.model import Receipt, SessionState, Turn
 from turnhold.session.values import OUTPUT, Output, encoded_bytes, merged
 from turnhold.session.views import (
     AskView,
-    HoldView,
     ProcessView,
     ReadRequest,
     ReadResult,
@@ -27,6 +26,7 @@ def read(state: SessionState, request: ReadRequest) -> ReadResult:
         pages=tuple(timeline.page(state, wanted) for wanted in request.pages),
         turns=tuple(_turns(state, wanted) for wanted in request.turns),
         asks=tuple(asks(state)) if request.asks else (),
+        explanation=explaining.explain(state) if request.explain else None,
         working=not clock.is_idle(state) and state.status != "closed",
     )
 
@@ -47,17 +47,7 @@ def session(state: SessionState) -> SessionView:
         created_at=state.created_at,
         closed_at=state.closed_at,
         last_activity_at=state.last_activity_at,
-        holds=tuple(
-            HoldView(
-                id=hold.id,
-                session_id=hold.session_id,
-                kind=hold.kind,
-                can_release=not hold.inherited or state.owner is None or state.owner.gone,
-                placed_by=hold.placed_by,
-                created_at=hold.created_at,
-            )
-            for hold in state.holds.values()
-        ),
+        holds=explaining.holds(state),
         running_turn_id=None if state.running is None else state.turn_id(state.running),
         queued_turns=len(state.queue),
         turns_admitted=state.turns_admitted,

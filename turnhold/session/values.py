@@ -131,6 +131,12 @@ def _expand(value: Any) -> Any:
     return [{"type": "text", "text": value}] if isinstance(value, str) else value
 
 
+def _text_parts(value: Any) -> Any:
+    if not isinstance(value, str | list | tuple):
+        raise PydanticCustomError("content_type", "expected text or a list of text parts")
+    return _expand(value)
+
+
 _C = TypeVar("_C", bound=tuple[Any, ...])
 
 
@@ -142,7 +148,7 @@ def _within_bytes(content: _C) -> _C:
 
 Content = Annotated[
     tuple[TextPart, ...],
-    BeforeValidator(_expand, json_schema_input_type=list[TextPart] | str),
+    BeforeValidator(_text_parts, json_schema_input_type=list[TextPart] | str),
     Field(max_length=limits.CONTENT_PARTS),
     AfterValidator(_within_bytes),
 ]

@@ -156,6 +156,60 @@ class ReceiptView(Record):
     rejection: Rejection | None = None
 
 
+CauseCode = Literal[
+    "closed",
+    "temporal_unavailable",
+    "no_worker",
+    "held",
+    "asking",
+    "stopping",
+    "no_free_slot",
+    "process_starting",
+    "process_backing_off",
+    "store_unavailable",
+    "closing_on_owned",
+    "queued_behind",
+    "nothing_to_do",
+]
+"""Why a Session does not move, the most decisive first (S-94)."""
+
+
+class Clearing(Record):
+    """The request that clears a cause. What is a caller's to say (an answer, an input) is an example."""
+
+    method: Literal["POST"] = "POST"
+    path: str
+    body: dict[str, JsonValue] | None = None
+
+
+class Cause(Record):
+    """One reason why a Session does not move, or not on; `until` is when it ends by itself at the latest.
+
+    The IDs name what it is about: a hold, an Ask, the Turn that waits or is waited for, and another
+    Session or this one. `clear` is null where no call of a caller's would help.
+    """
+
+    code: CauseCode
+    message: str
+    since: Timestamp | None = None
+    until: Timestamp | None = None
+    hold_id: str | None = None
+    ask_id: str | None = None
+    turn_id: str | None = None
+    session_id: str | None = None
+    clear: Clearing | None = None
+
+
+class Explanation(Record):
+    """Every cause that holds, the most decisive first.
+
+    `moving`: a handler is at work, or one will begin without anybody's action.
+    """
+
+    moving: bool
+    causes: tuple[Cause, ...] = ()
+
+
 # --- the one query ---------------------------------------------------------------------------------
 
 
@@ -193,6 +247,7 @@ class ReadRequest(Record):
     asks: bool = False
     session: bool = True
     judge: Judge | None = None
+    explain: bool = False
 
 
 class ReadResult(Record):
@@ -209,5 +264,6 @@ class ReadResult(Record):
     turns: tuple[tuple[TurnView, ...], ...] = ()
     asks: tuple[AskView, ...] = ()
     judged: ReceiptView | None = None
+    explanation: Explanation | None = None
     wake_at: Timestamp | None = None
     working: bool = False  # a Turn runs or is about to: more events are likely soon

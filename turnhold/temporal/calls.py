@@ -171,10 +171,10 @@ class _Clock:
         if isinstance(error, RuntimeError) and not failures.is_no_connection(error):
             raise error
         if isinstance(error, RPCError) and error.status not in _AWAY:
-            raise failures.temporal_unavailable(session_id, request_id) from error
+            raise failures.temporal_unavailable(session_id, request_id, error) from error
         since = self._away_since = self._away_since or self._time()
         if self._time() - since > AWAY_SECONDS:
-            raise failures.temporal_unavailable(session_id, request_id) from error
+            raise failures.temporal_unavailable(session_id, request_id, error) from error
 
 
 _ANSWERED = (RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION)
@@ -213,10 +213,10 @@ async def bounded(
         async with asyncio.timeout(seconds):
             yield
     except TimeoutError as error:
-        raise failures.temporal_unavailable(session_id, request_id) from error
+        raise failures.temporal_unavailable(session_id, request_id, error) from error
     except RuntimeError as error:
         if failures.is_no_connection(error):
-            raise failures.temporal_unavailable(session_id, request_id) from error
+            raise failures.temporal_unavailable(session_id, request_id, error) from error
         raise
     except RPCError as error:
         if session_id and failures.is_missing(error):
@@ -224,5 +224,5 @@ async def bounded(
         if failures.is_busy(error):
             raise failures.Failure("rate_limited", "Temporal asks for fewer requests.") from error
         if error.status in (*_AWAY, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.NOT_FOUND):
-            raise failures.temporal_unavailable(session_id, request_id) from error
+            raise failures.temporal_unavailable(session_id, request_id, error) from error
         raise

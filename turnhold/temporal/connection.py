@@ -7,6 +7,7 @@ from temporalio.envconfig import ClientConfig
 from temporalio.runtime import Runtime
 from temporalio.service import RetryConfig, RPCError
 
+from turnhold.temporal.failures import plain
 from turnhold.temporal.plugin import PLUGIN
 
 DEFAULT_ADDRESS = "127.0.0.1:7233"
@@ -62,4 +63,4 @@ async def connect(
             ),
         )
     except (RuntimeError, RPCError, ValueError) as error:
-        raise CannotConnect(f"Temporal at {target} cannot be reached: {error}") from error
+        raise CannotConnect(f"Temporal at {target} cannot be reached: {plain(error)}") from error

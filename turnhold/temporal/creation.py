@@ -11,7 +11,7 @@ from turnhold.session import ids
 from turnhold.session.creation import Config, Metadata, NewSession
 from turnhold.session.model import ClosedHow
 from turnhold.session.values import Content, Origin, Record, Timestamp
-from turnhold.session.views import SessionView, TurnView
+from turnhold.session.views import HoldView, SessionView, TurnView
 from turnhold.temporal import names
 
 AGENT = SearchAttributeKey.for_keyword(names.ATTRIBUTE_AGENT)
@@ -121,12 +121,20 @@ class Creation(Record):
         return text.encode()[:_SUMMARY_BYTES].decode("utf-8", "ignore")
 
 
+HOLDS_KEPT = 3
+"""Holds in the memo: with the largest metadata, a memo is close to the 40 KiB that Temporal allows."""
+
+
 class Latest(Record):
-    """Memo `turnhold_latest`: what the Session's workflow adds, for lists. Absent until it does."""
+    """Memo `turnhold_latest`: what the Session's workflow adds, so that lists and `explain` need no worker.
+
+    Absent until it does. `holds` are the first few of them.
+    """
 
     deployment: str | None = None
     closed_how: ClosedHow | None = None
     closed_at: Timestamp | None = None
+    holds: tuple[HoldView, ...] = ()
 
 
 def session_id(environment: str, agent: str, key: str | None, idempotency: Sequence[str] | None) -> str:

@@ -7,6 +7,8 @@
     Ended                   a signal found its workflow ended
 """
 
+import re
+
 from temporalio.service import RPCError, RPCStatusCode
 
 from turnhold.session.errors import Refused
@@ -42,9 +44,13 @@ def worker_unavailable(session_id: str) -> Failure:
     )
 
 
-def temporal_unavailable(session_id: str | None = None, request_id: str | None = None) -> Failure:
+def temporal_unavailable(
+    session_id: str | None = None, request_id: str | None = None, cause: Exception | None = None
+) -> Failure:
     detail = "Temporal cannot be reached now."
-    if request_id:
+    if isinstance(cause, RPCError) and is_no_namespace(cause):
+        detail = f"Temporal answers: {cause.message} TEMPORAL_NAMESPACE sets it."
+    elif request_id:
         detail += " Whether the command was recorded is not known: look its request_id up, or retry it."
     return Failure("temporal_unavailable", detail, session_id=session_id, request_id=request_id)
 
@@ -60,7 +66,14 @@ def is_busy(error: RPCError) -> bool:
 
 def is_missing(error: RPCError) -> bool:
     """There is no such workflow. A namespace that is not there is a set-up to mend instead."""
-    return error.status == RPCStatusCode.NOT_FOUND and "amespace" not in error.message
+    return error.status == RPCStatusCode.NOT_FOUND and not is_no_namespace(error)
+
+
+def is_no_namespace(error: Exception) -> bool:
+    """There is no such namespace. A worker's own check is a bare `RuntimeError`."""
+    if isinstance(error, RPCError):
+        return error.status == RPCStatusCode.NOT_FOUND and "amespace" in error.message
+    return "Namespace" in str(error) and "code: NotFound" in str(error)
 
 
 def is_ended(error: RPCError) -> bool:
@@ -70,3 +83,15 @@ def is_ended(error: RPCError) -> bool:
 def is_no_connection(error: Exception) -> bool:
     """A lazy client could not connect: the SDK raises a bare `RuntimeError` then."""
     return isinstance(error, RuntimeError) and "client connect" in str(error)
+
+
+_DEBUG_FORM = re.compile(r"\b(tonic::transport::Error\(|Status \{)")
+_REASON = re.compile(r'(?:message|error): "((?:[^"\\]|\\.)+)"')
+
+
+def plain(error: BaseException) -> str:
+    """What the SDK says, in one line: of the debug form of an error, the reason alone."""
+    text = " ".join(str(error).split())
+    debug = _DEBUG_FORM.search(text)
+    reason = _REASON.search(text, debug.start()) if debug else None
+    return reason[1][:1].lower() + reason[1][1:] if reason else text

@@ -4,7 +4,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
@@ -21,6 +21,7 @@ from turnhold.session.creation import NewSession
 from turnhold.session.hosting import Report
 from turnhold.session.values import OUTPUT, Output, merged
 from turnhold.session.views import (
+    Explanation,
     Judge,
     PageRequest,
     ReadRequest,
@@ -30,7 +31,7 @@ from turnhold.session.views import (
     TurnsRequest,
     TurnView,
 )
-from turnhold.temporal import listing, names, presence, terminated
+from turnhold.temporal import explaining, failures, listing, names, presence, terminated
 from turnhold.temporal.calls import CALL_SECONDS, Calls, bounded
 from turnhold.temporal.creation import Creation
 from turnhold.temporal.failures import Ended, Failure
@@ -38,6 +39,7 @@ from turnhold.temporal.reader import Readers
 from turnhold.temporal.watch import Mark
 
 READ_SECONDS = 2.0  # S-92: a read answers within it, or says that no worker does
+EXPLAIN_SECONDS = 1.8  # what Temporal knows and, with what is left, what the Session does
 _POLLER_SECONDS = 60.0  # a poller seen longer ago than one long poll is gone
 _TASK = timedelta(seconds=5)  # a task that a killed worker has taken: its Session waits so long (S-24)
 _EVENT_PAGE = limits.PAGE_RECORDS
@@ -279,6 +281,31 @@ class Gateway:
 
     async def session(self, session_id: str) -> SessionView:
         return (await self.read(session_id, ReadRequest())).session
+
+    async def explain(self, session_id: str) -> Explanation:
+        """Why the Session does not move. Answers within two seconds also when no worker does (S-94).
+
+        Raises:
+            Failure: `session_not_found`, `rate_limited`; `worker_unavailable` where only a worker
+                answers that is too old to be asked this.
+        """
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + EXPLAIN_SECONDS
+        description = None
+        try:
+            description = await self._calls.describe(session_id, seconds=EXPLAIN_SECONDS / 2)
+            if description.status not in presence.ALIVE:
+                return await explaining.of_ended(description)
+            result = await self.read(session_id, ReadRequest(explain=True), deadline - clock())
+        except Failure as failure:
+            if failure.code == "temporal_unavailable":
+                return explaining.temporal_away(session_id, failure.detail)
+            if failure.code == "worker_unavailable" and description is not None:
+                return await explaining.without_worker(description)
+            raise
+        if result.explanation is None:  # an older worker's answer
+            raise failures.worker_unavailable(session_id)
+        return explaining.with_slots(result.explanation, description, datetime.now(UTC))
 
     async def turn(self, session_id: str, turn_id: str) -> TurnView:
         """One Turn with its input and all of its retained output.

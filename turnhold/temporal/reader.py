@@ -33,6 +33,7 @@ class _Batch:
         default_factory=list[PageRequest | TurnsRequest | str]
     )
     asks: bool = False
+    explain: bool = False
     judging: bool = False
 
     def takes(self, request: ReadRequest) -> bool:
@@ -48,6 +49,7 @@ class _Batch:
         self.request_ids |= dict.fromkeys(request.request_ids)
         self.large += self._new(request)
         self.asks = self.asks or request.asks
+        self.explain = self.explain or request.explain
         self.judging = self.judging or request.judge is not None
 
     def _new(self, request: ReadRequest) -> list[PageRequest | TurnsRequest | str]:
@@ -61,6 +63,7 @@ class _Batch:
             pages=tuple(item for item in self.large if isinstance(item, PageRequest)),
             turns=tuple(item for item in self.large if isinstance(item, TurnsRequest)),
             asks=self.asks,
+            explain=self.explain,
             judge=next((w.request.judge for w in self.waiters if w.request.judge), None),
         )
 

@@ -5,6 +5,7 @@ Its own state cannot say so, and no event of its timeline does; every reader is 
 
 from datetime import datetime
 
+from turnhold.session import explaining
 from turnhold.session.errors import Rejection
 from turnhold.session.views import AskView, ProcessView, ReadResult, ReceiptView, SessionView, TurnView
 
@@ -13,12 +14,15 @@ REASON = "terminated"
 
 def overlay(result: ReadResult, at: datetime | None) -> ReadResult:
     """`result` of a workflow that was terminated at `at`."""
+    session = _session(result.session, at)
     return result.but(
-        session=_session(result.session, at),
+        session=session,
         turns_by_id={turn_id: _turn(turn, at) for turn_id, turn in result.turns_by_id.items()},
         turns=tuple(tuple(_turn(turn, at) for turn in page) for page in result.turns),
         asks=tuple(_ask(ask, at) for ask in result.asks),
         judged=None if result.judged is None else _judged(result.judged, result.session),
+        explanation=result.explanation
+        and explaining.ended(session.id, session.closed_how, session.closed_at),
         working=False,
         wake_at=None,
     )
