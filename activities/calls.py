@@ -9,7 +9,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from activities.host import Host
-from activities.waiting import ProcessUnknown, Superseded
+from activities.waiting import GivenUp, ProcessUnknown, Superseded
 from turnhold.session import limits
 from turnhold.session.hosting import (
     PROCESS_GONE,
@@ -84,6 +84,8 @@ async def _heartbeating() -> AsyncGenerator[None]:
         yield
     except ProcessUnknown:
         raise _expected("this host has no such Process", PROCESS_GONE) from None
+    except GivenUp:
+        raise _expected("the Turn's Process is gone", "turn_given_up") from None
     except Superseded:
         raise _expected("a newer call waits for this Turn", "superseded") from None
     finally:

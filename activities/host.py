@@ -101,6 +101,7 @@ class Host:
 
         Raises:
             ProcessUnknown: nothing of the call has begun.
+            GivenUp: it had begun, and nobody can tell how it ended.
             Superseded: a newer call waits.
         """
         process = self._find(call.session_id, call.epoch)

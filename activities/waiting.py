@@ -9,6 +9,10 @@ class ProcessUnknown(Exception):
     """This host has no such Process, or it takes no such Turn: nothing of the call has begun."""
 
 
+class GivenUp(Exception):
+    """The Process is gone, and with it a Turn that had begun: its fate cannot be told any more."""
+
+
 class Superseded(Exception):
     """A newer call waits for this Turn."""
 
@@ -45,10 +49,10 @@ class HostedTurn:
         """Its outcome. A newer call takes an older one's place, which raises Superseded.
 
         Raises:
-            ProcessUnknown: its Process is gone, and the outcome with it.
+            GivenUp: its Process is gone, and the outcome with it.
         """
         if self._given_up and self.outcome is None:
-            raise ProcessUnknown
+            raise GivenUp
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_exception(Superseded())
         waiter: asyncio.Future[TurnOutcome] = asyncio.get_running_loop().create_future()
@@ -79,7 +83,7 @@ class HostedTurn:
         self._ended.set()
         self._given_up = True
         if self.outcome is None and self._waiter is not None and not self._waiter.done():
-            self._waiter.set_exception(ProcessUnknown())
+            self._waiter.set_exception(GivenUp())
 
     async def ended_within(self, seconds: float, hurry: asyncio.Event | None = None) -> None:
         """Wait for the handler's end, at most so long, or until `hurry`."""

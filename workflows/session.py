@@ -26,6 +26,9 @@ with workflow.unsafe.imports_passed_through():
     from workflows import activities, display
     from workflows.incoming import Nonsense, command_of
 
+_FINAL_EVENTS = 300
+"""A closed Session is read by replaying its last run: a longer one hands its state to a short one."""
+
 
 @workflow.defn(name=names.WORKFLOW)
 class Session:
@@ -36,6 +39,7 @@ class Session:
         self._given = given
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._timers: dict[datetime, asyncio.Task[None]] = {}
+        self._stale = False
         if given.new is not None:
             self._shown = display.at_start(given.new.created_at)
             self._machine = Machine.begin(
@@ -57,18 +61,24 @@ class Session:
         self._machine.take()
         # Signals of the first activation come before this and may have started some of them.
         self._carry_out([s for s in self._machine.outstanding() if s.id not in self._tasks])
-        while True:
+        while not self._ended():
             try:
-                await workflow.wait_condition(lambda: self._machine.finished or self._rolling_over)
-                break
+                await workflow.wait_condition(lambda: self._stale or self._ended())
             except asyncio.CancelledError:
                 self._feed(self._machine.cancelled)
-        if not self._machine.finished:
-            workflow.continue_as_new(
-                given.model_copy(
-                    update={"new": None, "owner_state": None, "state": self._machine.carry(self._tasks)}
-                )
+            if self._stale:  # once for all that a task of the workflow has brought
+                self._stale = False
+                self._shown = display.show(self._machine.state, self._shown)
+        if self._machine.finished and workflow.info().get_current_history_length() <= _FINAL_EVENTS:
+            return
+        workflow.continue_as_new(
+            given.model_copy(
+                update={"new": None, "owner_state": None, "state": self._machine.carry(self._tasks)}
             )
+        )
+
+    def _ended(self) -> bool:
+        return not self._stale and (self._machine.finished or self._rolling_over)
 
     # --- signals --------------------------------------------------------------------------------
 
@@ -149,7 +159,7 @@ class Session:
             for step in issued:
                 self._tasks[step.id] = asyncio.create_task(self._step(step), name=f"step {step.id}")
             self._arm()
-        self._shown = display.show(self._machine.state, self._shown)
+        self._stale = True
 
     @property
     def _rolling_over(self) -> bool:

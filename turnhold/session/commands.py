@@ -6,10 +6,11 @@ optional, so that a signal with the payload alone, sent by an operator's hand, i
 payloads.
 """
 
+import json
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, StringConstraints
-from pydantic_core import PydanticCustomError, to_json
+from pydantic_core import PydanticCustomError
 
 from turnhold.session import ids, limits
 from turnhold.session.creation import NewSession
@@ -38,7 +39,7 @@ class Command(Record):
 
     request_id: Annotated[str, StringConstraints(pattern=r"^req_[0-9a-z]{8,64}$")] | None = None
     idempotency_key: IdempotencyKey | None = None
-    fingerprint: str | None = None
+    fingerprint: Annotated[str, StringConstraints(max_length=64)] | None = None
     caller: Origin = Origin()
 
     @property
@@ -181,4 +182,4 @@ PUBLIC: dict[str, type[Command]] = {
 
 def fingerprint(payload: Record) -> str:
     """The digest of a validated payload: equal for every way of writing the same command (S-3)."""
-    return ids.digest(to_json(payload).decode("utf-8", "surrogatepass"))
+    return ids.digest(json.dumps(payload.model_dump(mode="json"), sort_keys=True))

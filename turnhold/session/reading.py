@@ -86,6 +86,8 @@ def _turn_by_id(state: SessionState, turn_id: str) -> TurnView | None:
     if record is None:
         return None
     output = output_of(state, record) if record.output_bytes <= limits.PAGE_BYTES else None
+    if output is not None and encoded_bytes(output) > limits.PAGE_BYTES:
+        output = None
     return turn(state, record).but(input=record.input, output=output)
 
 

@@ -94,8 +94,8 @@ def forget(state: SessionState, now: datetime) -> None:
     quarter of an hour when room is needed.
     """
     quarter = now - timedelta(seconds=limits.OUTCOME_SECONDS)
-    for request_id in [r for r, outcome in state.outcomes.items() if outcome.at < quarter]:
-        del state.outcomes[request_id]
+    while state.outcomes and state.outcomes[oldest := next(iter(state.outcomes))].at < quarter:
+        del state.outcomes[oldest]
 
     surplus = len(state.receipts) - limits.RECEIPTS_KEPT
     day = now - timedelta(seconds=limits.RECEIPT_SECONDS)

@@ -59,8 +59,9 @@ Timestamp = Annotated[
 """A moment: UTC, RFC 3339 with milliseconds and `Z` in JSON."""
 
 _ISO_DURATION = re.compile(
-    r"P(?:(?P<weeks>\d+(?:\.\d+)?)W)?(?:(?P<days>\d+(?:\.\d+)?)D)?"
-    r"(?:T(?:(?P<hours>\d+(?:\.\d+)?)H)?(?:(?P<minutes>\d+(?:\.\d+)?)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
+    r"P(?=[0-9T])(?:(?P<weeks>\d+(?:\.\d+)?)W)?(?:(?P<days>\d+(?:\.\d+)?)D)?"
+    r"(?:T(?=[0-9])(?:(?P<hours>\d+(?:\.\d+)?)H)?(?:(?P<minutes>\d+(?:\.\d+)?)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?",
+    re.ASCII,
 )
 _UNIT_SECONDS = {"weeks": 604_800, "days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
 _NOT_A_DURATION = "expected a number of seconds or an ISO 8601 duration such as PT15M"
@@ -198,4 +199,4 @@ class Origin(Record):
     """Who caused something: an API key, a Session, an operator's own signal, or nobody known."""
 
     kind: Literal["api_key", "session", "temporal", "anonymous", "system"] = "temporal"
-    id: str | None = None
+    id: Annotated[str, Field(max_length=255)] | None = None

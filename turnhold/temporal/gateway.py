@@ -1,6 +1,7 @@
 """The gateway: Sessions as the API and hosts see them. Commands in, receipts and views out."""
 
 import asyncio
+import logging
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,8 @@ from turnhold.temporal.creation import Creation
 from turnhold.temporal.failures import Ended, Failure
 from turnhold.temporal.reader import Readers
 from turnhold.temporal.watch import Mark
+
+log = logging.getLogger(__name__)
 
 READ_SECONDS = 2.0  # S-92: a read answers within it, or says that no worker does
 EXPLAIN_SECONDS = 1.8  # what Temporal knows and, with what is left, what the Session does
@@ -169,7 +172,9 @@ class Gateway:
                 found = (await self._readers.read(session_id, request, left)).receipts.get(request_id)
                 if found is None:
                     found = await self._unjudged(session_id, request_id)
-            except Failure:
+            except Exception as error:  # the command is durable: whatever went wrong, it is pending
+                if not isinstance(error, Failure):
+                    log.exception("the receipt of %s cannot be read", request_id)
                 found = None
             if found is not None:
                 return found

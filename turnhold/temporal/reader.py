@@ -36,6 +36,10 @@ class _Batch:
     explain: bool = False
     judging: bool = False
 
+    @property
+    def shared(self) -> bool:
+        return len(self.waiters) > 1
+
     def takes(self, request: ReadRequest) -> bool:
         if not self.waiters:
             return True
@@ -120,6 +124,7 @@ class _Actor:
         self._query = query
         self._forget = forget
         self._waiting: list[_Waiter] = []
+        self._apart: list[_Waiter] = []
         self._last_failure: Failure | None = None
         self._task = asyncio.create_task(self._run(), name=f"read {session_id}")
 
@@ -141,7 +146,10 @@ class _Actor:
                 result = await self._query(self._session_id, request)
             except Exception as error:
                 self._last_failure = error if isinstance(error, Failure) else None
-                batch.fail(error)
+                if isinstance(error, Failure) or not batch.shared:
+                    batch.fail(error)
+                else:
+                    self._apart += batch.waiters  # one of them may be at fault, the others are not
             else:
                 self._last_failure = None
                 batch.settle(request, result)
@@ -149,6 +157,11 @@ class _Actor:
 
     def _next(self) -> _Batch | None:
         batch, left = _Batch(), list[_Waiter]()
+        while self._apart:
+            waiter = self._apart.pop()
+            if not waiter.answer.done():
+                batch.add(waiter)
+                return batch
         for waiter in self._waiting:
             if waiter.answer.done():
                 continue

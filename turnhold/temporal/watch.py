@@ -8,6 +8,7 @@ the others nothing, and nothing grows with their number.
 
 import asyncio
 import contextlib
+import logging
 import random
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
@@ -17,6 +18,8 @@ from typing import Protocol
 from turnhold.session.views import EventPage, EventView, PageRequest, ReadRequest, ReadResult, TurnView
 from turnhold.temporal.failures import Failure
 from turnhold.temporal.terminated import is_terminated
+
+log = logging.getLogger(__name__)
 
 FAST_SECONDS = 0.05  # after something new …
 SLOW_SECONDS = 0.5  # … growing to this while a Turn runs
@@ -167,7 +170,7 @@ class Watcher:
                 if isinstance(item, Watched):
                     if item.event.turn_id == turn_id and item.event.kind in TERMINAL:
                         return
-                else:
+                elif isinstance(item, End):
                     return
 
 
@@ -242,6 +245,10 @@ class Feed:
                 self._mark = None
                 pause = _jittered(1.0)
                 self._working = True
+                continue
+            except Exception:
+                log.exception("watching %s met an error; it goes on", self._session_id)
+                pause = _jittered(1.0)
                 continue
             found = bool(result.pages[0].records)
             self._take(result)
