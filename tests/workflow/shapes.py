@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHandle
 
 from tests.harness import poll
@@ -106,13 +107,27 @@ async def _has(handle: Handle, kind: str, times: int = 1) -> bool:
 
 
 async def continued(client: Client, queue: str, _host: StubHost) -> Handle:
-    """Several runs, Turns pending at the roll-overs; the last run is recorded."""
+    """Several runs, Turns pending at the roll-overs; the last run is recorded, and has run a Turn."""
     handle = await start(client, queue, events_per_run=40)
     latest: Handle = client.get_workflow_handle(handle.id)
     for number in range(12):
         await latest.signal("enqueue", {"input": str(number)})
     await until_idle(latest)
+    while "ACTIVITY_TASK_COMPLETED" not in await _history_types(latest):
+        await latest.signal("enqueue", {"input": "one more"})
+        await until_idle(latest)
     return latest
+
+
+async def _history_types(handle: Handle) -> list[str]:
+    events = (await handle.fetch_history()).events
+    return [EventType.Name(event.event_type).removeprefix("EVENT_TYPE_") for event in events]
+
+
+async def _is_quiet(handle: Handle) -> bool:
+    """No workflow task is due or under way: a history that ends within one cannot be replayed."""
+    types = [kind for kind in await _history_types(handle) if kind.startswith("WORKFLOW_TASK_")]
+    return types[-1:] == ["WORKFLOW_TASK_COMPLETED"]
 
 
 async def cancelled(client: Client, queue: str, _host: StubHost) -> Handle:
@@ -163,6 +178,7 @@ async def record(client: Client, name: str) -> str:
     host = StubHost()
     async with host.serve(client, queue):
         handle = await SHAPES[name](client, queue, host)
+        await poll(lambda: _is_quiet(handle))
         return (await handle.fetch_history()).to_json()
 
 
