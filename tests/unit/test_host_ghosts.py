@@ -10,7 +10,7 @@ import pytest
 from activities import ghosts
 from activities import host as host_module
 from activities.host import Host
-from activities.waiting import ProcessUnknown
+from activities.waiting import GivenUp, ProcessUnknown
 from tests.harness import poll
 from tests.unit.hosting import SESSION, Link, make_host, start_call, turn_call
 from turnhold.scripted import script
@@ -36,7 +36,7 @@ async def test_s26_a_higher_epoch_replaces_an_older_process():
     turn = asyncio.create_task(host.run_turn(turn_call("sleep 30")))
     await asyncio.sleep(0)
     await host.start_process(start_call("script", epoch=2))
-    with pytest.raises(ProcessUnknown):
+    with pytest.raises(GivenUp):
         await turn
     with pytest.raises(ProcessUnknown):
         await host.start_process(start_call("script", epoch=1))
@@ -49,7 +49,7 @@ async def test_s26_a_process_whose_session_is_gone_stops_by_itself():
     host = make_host(script, link=link)
     await host.start_process(start_call("script"))
     turn = asyncio.create_task(host.run_turn(turn_call("say hi\nsleep 30")))
-    with pytest.raises(ProcessUnknown):
+    with pytest.raises(GivenUp):
         await turn
     assert host.occupied == 0
 
@@ -91,7 +91,7 @@ async def test_s26_s90_a_session_that_has_ended_is_noticed_whether_or_not_a_turn
     link.down = 2  # of a look that fails nothing follows
     async with tended(host):
         await poll(lambda: host.occupied == 1)
-    with pytest.raises(ProcessUnknown):
+    with pytest.raises(GivenUp):
         await running
 
 

@@ -5,8 +5,11 @@ import sys
 import time
 
 import pytest
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
 
-from activities.waiting import ProcessUnknown
+from activities.calls import HostActivities
+from activities.waiting import GivenUp, ProcessUnknown
 from tests.harness import poll
 from tests.unit.hosting import (
     SESSION,
@@ -20,7 +23,7 @@ from tests.unit.hosting import (
 )
 from turnhold import agent
 from turnhold.scripted import script
-from turnhold.session.hosting import ProcessGone
+from turnhold.session.hosting import PROCESS_GONE, ProcessGone
 
 
 def with_init(hook):
@@ -133,7 +136,7 @@ async def test_s59_a_stop_that_is_ignored_ends_when_the_process_is_abandoned():
     begun = time.monotonic()
     await host.stop_process(stop_process_call(abandon=True))
     assert time.monotonic() - begun < 0.5
-    with pytest.raises(ProcessUnknown):
+    with pytest.raises(GivenUp):
         await turn
 
 
@@ -145,7 +148,7 @@ async def test_s59_stop_process_waits_for_a_handler_up_to_the_deadline():
     begun = time.monotonic()
     await host.stop_process(stop_process_call(deadline=0.2))
     assert 0.2 <= time.monotonic() - begun < 0.8
-    with pytest.raises(ProcessUnknown):
+    with pytest.raises(GivenUp):
         await turn
 
 
@@ -234,6 +237,19 @@ async def test_a_host_with_too_many_handlers_left_behind_wants_to_end():
         turn = asyncio.create_task(host.run_turn(turn_call("block 1", session_id=session_id)))
         await asyncio.sleep(0.05)
         await host.stop_process(stop_process_call(abandon=True).but(session_id=session_id))
-        with pytest.raises(ProcessUnknown):
+        with pytest.raises(GivenUp):
             await turn
     await poll(host.exhausted.is_set)
+
+
+async def test_s12_s13_a_turn_that_had_begun_is_never_said_not_to_have():
+    """Given up before its outcome could be told: `process_gone` would run it a second time."""
+    host = make_host(script)
+    await host.start_process(start_call("script"))
+    run_turn = next(call for call in HostActivities(host).hosting if call.__name__ == "run_turn")
+    waiting = asyncio.create_task(ActivityEnvironment().run(run_turn, turn_call("sleep 60")))
+    await asyncio.sleep(0.05)
+    await host.stop_process(stop_process_call(abandon=True))
+    with pytest.raises(ApplicationError) as told:
+        await waiting
+    assert told.value.type != PROCESS_GONE
