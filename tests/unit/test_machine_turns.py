@@ -62,6 +62,14 @@ def test_s3_a_rejection_can_be_read_for_a_quarter_of_an_hour() -> None:
     assert world.receipt(refused.request_id) == refused
 
 
+def test_s3_however_many_rejections_come_each_can_be_read() -> None:
+    world = World()
+    refused = world.resume(None)
+    for _ in range(limits.OUTCOMES_MAX):
+        world.resume(None)
+    assert world.receipt(refused.request_id) == refused
+
+
 def test_s10_one_turn_at_a_time_first_in_first_out() -> None:
     world = running()
     world.enqueue()

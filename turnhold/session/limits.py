@@ -57,7 +57,7 @@ RECEIPT_SECONDS = 24 * 3600  # an accepted command is remembered at least this l
 RECEIPTS_KEPT = 2_000  # … and at least the last so many
 OUTCOME_SECONDS = 15 * 60  # every outcome can be read by its request ID at least this long
 RECEIPTS_MAX = 2_500  # accepted commands that may not be forgotten yet: past it, `session_busy`
-OUTCOMES_MAX = 1_000  # rejections and replays; past it the oldest go first
+OUTCOMES_MAX = 1_000  # rejections and replays that a run hands on; the newest
 
 # --- what a run carries into the next (one payload, 2 MiB) -----------------------------------------
 QUEUED_BYTES = 640 * KIB  # Turns that wait or run; past it enqueue gets `session_busy`

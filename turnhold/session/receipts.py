@@ -83,8 +83,6 @@ def record_outcome(
 ) -> None:
     """Remember what else became of a request: rejected, or the retry of an accepted one."""
     state.outcomes[request_id] = Outcome(at=now, rejection=rejection, replay_of=replay_of)
-    while len(state.outcomes) > limits.OUTCOMES_MAX:
-        del state.outcomes[next(iter(state.outcomes))]
 
 
 def forget(state: SessionState, now: datetime) -> None:

@@ -48,6 +48,8 @@ def trim(state: SessionState) -> None:
     Half of the room that everything else leaves goes to settled Turns, the rest to the timeline,
     the newest first. What goes is visible: `retained_after` (S-82).
     """
+    for request_id in list(state.outcomes)[: -limits.OUTCOMES_MAX]:
+        del state.outcomes[request_id]
     settled = [n for n, turn in state.turns.items() if turn.settled]
     kept = dict(state.turns)
     events = state.timeline
