@@ -23,11 +23,13 @@ from temporalio.worker import FixedSizeSlotSupplier, Worker, WorkerDeploymentCon
 from activities.calls import HostActivities
 from activities.host import Host
 from activities.journal import log_json_lines
+from activities.sealing import SealActivities
 from activities.slots import ProcessSlots
 from turnhold.agents.definition import AgentDefinition, load_agents
 from turnhold.agents.errors import AgentLoadError
 from turnhold.session import limits
 from turnhold.settings import Settings
+from turnhold.store.objects import Store, StoreUnusable
 from turnhold.temporal import failures, names
 from turnhold.temporal.connection import CannotConnect, connect
 from turnhold.temporal.gateway import Gateway
@@ -43,6 +45,8 @@ _STICKY = timedelta(seconds=1)  # how long a Session waits for a worker that has
 _LAST_TASKS_SECONDS = 0.5
 _EXIT_SECONDS = 14.0  # after the grace the process is gone by then, whatever does not answer
 _COMPLETION_GRACE = timedelta(seconds=5)
+_SEALED_AT_ONCE = 20
+_STORE_CACHE_BYTES = 8 * limits.MIB
 _HEARTBEAT = timedelta(seconds=limits.HEARTBEAT_SECONDS)
 
 
@@ -90,32 +94,46 @@ async def run_worker(settings: Settings, *, stop: asyncio.Event, hurry: asyncio.
     Raises: as `run`.
     """
     agents = load_agents(settings.agent_modules) if "host" in settings.roles else {}
+    store = await _store(settings)
     client = await _connected(settings, stop)
     if client is not None:
-        await _Workers(settings, client, agents).run(stop, hurry or asyncio.Event())
+        await _Workers(settings, client, store, agents).run(stop, hurry or asyncio.Event())
+
+
+async def _store(settings: Settings) -> Store:
+    try:
+        store = Store.at(settings.store, cache_bytes=_STORE_CACHE_BYTES)
+        if failure := await store.check():
+            log.warning("the store does not answer yet; Sessions wait for it where they need it: %s", failure)
+    except StoreUnusable as error:
+        raise WorkerError(str(error)) from error
+    return store
 
 
 class _Workers:
-    """The SDK's workers of this process: Sessions, starts of Processes, and this host's own queue."""
+    """The SDK's workers of this process: Sessions, their sealing, starts of Processes, this host's queue."""
 
-    def __init__(self, settings: Settings, client: Client, agents: dict[str, AgentDefinition]) -> None:
+    def __init__(
+        self, settings: Settings, client: Client, store: Store, agents: dict[str, AgentDefinition]
+    ) -> None:
         self._settings = settings
         self._namespace = client.namespace
         self._host_id = secrets.token_hex(6)
         self._host = Host(
             agents,
-            Gateway(client, settings.task_queue),
+            Gateway(client, settings.task_queue, store),
             queue=names.host_queue(settings.task_queue, self._host_id),
             deployment=settings.deployment_name,
             max_processes=settings.max_processes,
         )
         hosting, workflow = "host" in settings.roles, "workflow" in settings.roles
         self._sessions = self._sessions_worker(client) if workflow else None
+        self._sealing = self._sealing_worker(client, store) if workflow else None
         self._starts = self._starts_worker(client) if hosting else None
         self._hosting = self._hosting_worker(client) if hosting else None
 
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> None:
-        workers = [w for w in (self._starts, self._hosting, self._sessions) if w is not None]
+        workers = [w for w in (self._starts, self._hosting, self._sessions, self._sealing) if w is not None]
         running = [asyncio.create_task(worker.run()) for worker in workers]
         tending = asyncio.create_task(self._host.tend())
         reasons = [asyncio.create_task(event.wait()) for event in (stop, self._host.exhausted)]
@@ -132,7 +150,7 @@ class _Workers:
         finally:
             await _shut_down(self._starts, self._hosting)
             await asyncio.sleep(_LAST_TASKS_SECONDS if self._sessions and self._hosting else 0)
-            await _shut_down(self._sessions)
+            await _shut_down(self._sessions, self._sealing)
             ended = await asyncio.gather(*running, return_exceptions=True)
             for task in (*reasons, tending):
                 task.cancel()
@@ -151,6 +169,17 @@ class _Workers:
             workflows=[Session],
             sticky_queue_schedule_to_start_timeout=_STICKY,
             **self._versioning(),
+        )
+
+    def _sealing_worker(self, client: Client, store: Store) -> Worker:
+        """Never versioned: what is written is for every version to read."""
+        return Worker(
+            client,
+            task_queue=names.store_queue(self._settings.task_queue),
+            activities=SealActivities(store).all,
+            max_concurrent_activities=_SEALED_AT_ONCE,
+            max_concurrent_activity_task_polls=2,
+            graceful_shutdown_timeout=_COMPLETION_GRACE,
         )
 
     def _starts_worker(self, client: Client) -> Worker:

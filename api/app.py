@@ -23,12 +23,14 @@ from turnhold.agents.definition import load_agents
 from turnhold.keys import load
 from turnhold.session.errors import Refused
 from turnhold.settings import Settings
+from turnhold.store.objects import Store, StoreUnusable
 from turnhold.temporal.connection import connect
 from turnhold.temporal.gateway import Gateway
 from turnhold.temporal.watch import Watcher
 
 _log = logging.getLogger("turnhold.api")
 _PATIENCE_SECONDS = 1.0  # the SDK's own retries; callers wait for them
+_STORE_CACHE_BYTES = 32 * 1024 * 1024
 _GRACE_SECONDS = 5  # for requests that are under way; streams and waits end at once, and rejoin
 
 ROUTERS = (
@@ -48,8 +50,12 @@ class CannotServe(Exception):
     """The API cannot start. The message is one line for people."""
 
 
-def create_app(settings: Settings) -> FastAPI:
+def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
     """The application. It connects to Temporal lazily, and starts while Temporal is away (S-93).
+
+    Args:
+        settings: everything else.
+        store: the one to use, if it is open already.
 
     Raises:
         AgentLoadError, KeysFileError: the Agents or the keys cannot be loaded.
@@ -62,7 +68,7 @@ def create_app(settings: Settings) -> FastAPI:
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
         client = await connect(patience=_PATIENCE_SECONDS, lazy=True)
-        gateway = Gateway(client, settings.task_queue)
+        gateway = Gateway(client, settings.task_queue, store or _open(settings))
         watcher = Watcher(gateway, gateway.mark)
         gateway.on_command = watcher.poke
         watchers[:] = [watcher]
@@ -92,6 +98,10 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(router)
     app.openapi = lambda: _openapi(app)
     return app
+
+
+def _open(settings: Settings) -> Store:
+    return Store.at(settings.store, cache_bytes=_STORE_CACHE_BYTES)
 
 
 def _version() -> str:
@@ -165,14 +175,20 @@ async def serve(
         stop: ends it, and leaves the process's signals alone.
 
     Raises:
-        CannotServe: no keys and not loopback, or the address cannot be had.
+        CannotServe: no keys and not loopback, or the address or the store cannot be had.
         AgentLoadError, KeysFileError: as `create_app`.
     """
     if settings.keys_file is None and not is_loopback(settings.host):
         raise CannotServe(
             f"without keys the API serves loopback only, not {settings.host}: set TURNHOLD_KEYS_FILE"
         )
-    app = create_app(settings)
+    try:
+        store = _open(settings)
+        if failure := await store.check():
+            _log.warning("the store does not answer yet: %s", failure)
+    except StoreUnusable as error:
+        raise CannotServe(str(error)) from error
+    app = create_app(settings, store)
     listening = _listen(settings.host, settings.port)
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     url = f"http://{host}:{listening.getsockname()[1]}"

@@ -25,7 +25,10 @@ class Settings(BaseSettings):
     agents: CommaSeparated = Field(default=(), description="modules that define Agents, comma-separated")
     task_queue: str = Field(default="turnhold", min_length=1, description="task queue that Sessions live on")
     store: str = Field(
-        default="", description="where content and segments go (reserved; nothing is stored yet)"
+        default="~/.turnhold/store",
+        min_length=1,
+        description="where Sessions keep what they do not carry: a folder, `s3://…`, `gs://…` or `az://…`; "
+        "the same for every API and worker",
     )
     metrics_port: int | None = Field(
         default=None, ge=0, le=65_535, description="port of the worker's Prometheus metrics"

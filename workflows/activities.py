@@ -15,6 +15,8 @@ from turnhold.temporal import names
 
 _ONCE = RetryPolicy(maximum_attempts=1)
 _THRICE = RetryPolicy(initial_interval=timedelta(milliseconds=100), maximum_attempts=3)
+_UNTIL_DONE = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30))
+_SEAL = timedelta(minutes=1)
 _HEARTBEAT = timedelta(seconds=limits.HEARTBEAT_TIMEOUT_SECONDS)
 _DISPATCH = timedelta(seconds=limits.DISPATCH_SECONDS)
 _ATTACH = timedelta(seconds=limits.ATTACH_SECONDS)
@@ -68,6 +70,15 @@ async def execute(state: SessionState, step: steps.Step) -> Any:
             call = calls.answer_ask(state, step)
             summary = f"Answer to turn {step.turn}"
             return call and await _control(names.ANSWER_ASK, call, step.queue, summary)
+        case steps.Seal():
+            return await workflow.execute_activity(
+                names.SEAL,
+                calls.seal(state, step),
+                task_queue=names.store_queue(workflow.info().task_queue),
+                start_to_close_timeout=_SEAL,
+                retry_policy=_UNTIL_DONE,
+                summary=_sealed(step),
+            )
         case _:
             raise NotImplementedError(step.kind)
 
@@ -83,3 +94,7 @@ async def _control(name: str, call: Any, queue: str, summary: str, patience: flo
         retry_policy=_THRICE,
         summary=summary,
     )
+
+
+def _sealed(step: steps.Seal) -> str:
+    return f"Seal events up to {step.events[1]}" if step.record is None else "Seal the last record"

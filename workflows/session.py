@@ -26,9 +26,6 @@ with workflow.unsafe.imports_passed_through():
     from workflows import activities, display
     from workflows.incoming import Nonsense, command_of
 
-_FINAL_EVENTS = 300
-"""A closed Session is read by replaying its last run: a longer one hands its state to a short one."""
-
 
 @workflow.defn(name=names.WORKFLOW)
 class Session:
@@ -54,13 +51,14 @@ class Session:
             self._machine = Machine(given.state, log=workflow.logger)
         else:
             raise ApplicationError("a Session starts with `new` or `state`", non_retryable=True)
+        info = workflow.info()
         self._machine.state.deployment = _deployment()
+        self._machine.state.prefix = names.folder_of(info.workflow_id, info.first_execution_run_id)
 
     @workflow.run
     async def run(self, given: SessionInput) -> None:
         self._machine.take()
-        # Signals of the first activation come before this and may have started some of them.
-        self._carry_out([s for s in self._machine.outstanding() if s.id not in self._tasks])
+        self._carry_out()
         while not self._ended():
             try:
                 await workflow.wait_condition(lambda: self._stale or self._ended())
@@ -69,7 +67,7 @@ class Session:
             if self._stale:  # once for all that a task of the workflow has brought
                 self._stale = False
                 self._shown = display.show(self._machine.state, self._shown)
-        if self._machine.finished and workflow.info().get_current_history_length() <= _FINAL_EVENTS:
+        if self._machine.finished:
             return
         workflow.continue_as_new(
             given.model_copy(
@@ -131,7 +129,8 @@ class Session:
         except Nonsense as nonsense:
             workflow.logger.warning("dropped a signal `%s`: %s", model.operation, nonsense)
             if nonsense.request_id is not None:
-                self._machine.reject(nonsense.request_id, nonsense.rejection, workflow.now())
+                named, rejection = nonsense.request_id, nonsense.rejection
+                self._feed(lambda now: self._machine.reject(named, rejection, now))
             return
         self._feed(lambda now: self._machine.command(command, now))
 
@@ -146,28 +145,30 @@ class Session:
     def _feed(self, give: Callable[[datetime], object]) -> None:
         """Let the machine judge something, then do what it asks for."""
         give(workflow.now())
-        issued, dropped = self._machine.take()
-        for step_id in dropped:
+        for step_id in self._machine.take():
             task = self._tasks.pop(step_id, None)
             if task is not None:
                 task.cancel()
-        self._carry_out(issued)
+        self._carry_out()
 
-    def _carry_out(self, issued: list[steps.Step]) -> None:
-        """Start what the machine issued; while a roll-over is due, leave it to the next run."""
+    def _carry_out(self) -> None:
+        """Start every step that is not under way; while a roll-over is due, leave it to the next run."""
         if not self._rolling_over:
-            for step in issued:
-                self._tasks[step.id] = asyncio.create_task(self._step(step), name=f"step {step.id}")
+            for step in self._machine.outstanding():
+                if step.id not in self._tasks:
+                    self._tasks[step.id] = asyncio.create_task(self._step(step), name=f"step {step.id}")
             self._arm()
         self._stale = True
 
     @property
     def _rolling_over(self) -> bool:
+        """A roll-over is due, and the state is small enough for it."""
         info = workflow.info()
         limit = self._given.events_per_run
-        return info.is_continue_as_new_suggested() or (
+        due = info.is_continue_as_new_suggested() or (
             limit is not None and info.get_current_history_length() >= limit
         )
+        return due and self._machine.may_be_carried
 
     async def _step(self, step: steps.Step) -> None:
         """Carry a step out as an activity, and tell the machine what came of it."""

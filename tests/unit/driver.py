@@ -6,10 +6,11 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from turnhold.session import commands, hosting, ids, steps
+from turnhold.session import calls, commands, hosting, ids, steps
 from turnhold.session.creation import Config, NewSession
 from turnhold.session.machine import Machine
-from turnhold.session.model import Event, SessionState, TurnError
+from turnhold.session.model import Event, SessionState, Turn, TurnError
+from turnhold.session.storing import SealCall
 from turnhold.session.values import TextPart
 from turnhold.session.views import PageRequest, ReadRequest, ReceiptView
 
@@ -18,13 +19,39 @@ EVERYTHING: frozenset[str] = frozenset()
 TERMINAL = {"turn.completed", "turn.failed", "turn.interrupted", "turn.cancelled"}
 
 
+class Sealed:
+    """What the store was given. Repeated, it must be the same; new, it must follow."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.turns: list[Turn] = []
+        self.record: SessionState | None = None
+
+    def take(self, call: SealCall) -> None:
+        assert self.record is None or not (call.events or call.turns), (
+            "nothing is sealed after the last record"
+        )
+        for known, given in ((self.events, call.events), (self.turns, call.turns)):
+            for item in given:
+                assert item.sequence <= len(known) + 1, "a gap"
+                if item.sequence > len(known):
+                    known.append(item)  # type: ignore[arg-type]
+                assert item == known[item.sequence - 1], "it was written otherwise before"
+        self.record = call.record or self.record
+
+
 class World:
-    """One Session, a clock of its own, and whoever carries out its steps."""
+    """One Session, a clock of its own, and whoever carries out its steps.
+
+    As long as `store_works`, what a Turn leaves is sealed before the next thing happens.
+    """
 
     def __init__(self, text: str = "", **config: Any) -> None:
+        self.store_works = True
         self.now = START
         self.requests = 0
         self.queue = "host-1"
+        self.sealed = Sealed()
         new = NewSession(
             agent="script",
             environment="default",
@@ -44,7 +71,9 @@ class World:
 
     def give(self, command: commands.Command) -> ReceiptView:
         """Give a command; its receipt."""
-        return self.receipt(self.machine.command(command, self.now))
+        request_id = self.machine.command(command, self.now)
+        self._keep_up()
+        return self.receipt(request_id)
 
     def enqueue(self, text: str = "hi", **fields: Any) -> ReceiptView:
         return self.give(
@@ -116,12 +145,27 @@ class World:
             }
         )
         self.machine.turn_ended(step.id, outcome, self.now)
+        self._keep_up()
 
     def lose(self, how: steps.Failure, kind: type[Any] = steps.RunTurn) -> None:
         self.machine.step_failed(self.step(kind).id, how, self.now)
 
     def settle(self, kind: type[Any]) -> None:
         self.machine.step_done(self.step(kind).id, self.now)
+        self._keep_up()
+
+    def _keep_up(self) -> None:
+        if self.store_works:
+            self.seal()
+
+    def seal(self, times: int = 1000) -> None:
+        """The store takes what the Session has to seal."""
+        for _ in range(times):
+            seals = [s for s in self.machine.outstanding() if isinstance(s, steps.Seal)]
+            if not seals:
+                return
+            self.sealed.take(calls.seal(self.state, seals[0]))
+            self.machine.step_done(seals[0].id, self.now)
 
     def say(self, *facts: hosting.Fact, first: int | None = None, epoch: int | None = None) -> None:
         """The host reports facts of the running Turn."""
@@ -135,6 +179,7 @@ class World:
             ),
             self.now,
         )
+        self._keep_up()
 
     def write(self, text: str) -> None:
         self.say(hosting.OutputWritten(content=(TextPart(text=text),)))
@@ -160,7 +205,8 @@ class World:
 
     @property
     def events(self) -> list[Event]:
-        return self.state.timeline
+        """The whole timeline: what was sealed, and the tail."""
+        return [*self.sealed.events[: self.state.tail_after], *self.state.timeline]
 
     def kinds(self) -> list[str]:
         return [event.kind for event in self.events]

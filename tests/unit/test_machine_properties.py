@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.unit.driver import TERMINAL, World
-from turnhold.session import commands, explaining, hosting, steps
+from turnhold.session import calls, commands, explaining, hosting, steps
+from turnhold.session.machine import Machine
 from turnhold.session.model import Answer, Event, TextControl, TurnError
 from turnhold.session.values import Origin, TextPart
-from turnhold.session.views import CauseCode, ReceiptView
+from turnhold.session.views import CauseCode, ReadRequest, ReceiptView
 
 
 class Observer:
@@ -111,6 +112,7 @@ class SessionMachine(RuleBasedStateMachine):
             stop_deadline=5,
             queue_limit=queue_limit,
         )
+        self.world.store_works = False
         self.observer = Observer()
         self.receipts: dict[str, ReceiptView] = {}
         self.given: list[commands.Command] = []
@@ -255,11 +257,24 @@ class SessionMachine(RuleBasedStateMachine):
                     machine.process_started(step.id, hosting.StartProcessResult.model_validate(result), now)
             case steps.RunTurn():
                 self._settle_turn(step, data)
+            case steps.Seal():
+                self._settle_seal(step, data)
             case _:
                 if data.draw(st.booleans()):
                     machine.step_done(step.id, now)
                 else:
                     machine.step_failed(step.id, "not_taken", now)
+
+    def _settle_seal(self, step: steps.Seal, data: st.DataObject) -> None:
+        """The store takes it, or takes it and nobody hears of that, or does not."""
+        world = self.world
+        how = data.draw(st.sampled_from(["done", "done", "unheard", "failed"]))
+        if how != "failed":
+            world.sealed.take(calls.seal(world.state, step))
+        if how == "done":
+            world.machine.step_done(step.id, world.now)
+        elif how == "failed":
+            world.machine.step_failed(step.id, "lost", world.now)
 
     def _settle_turn(self, step: steps.RunTurn, data: st.DataObject) -> None:
         world = self.world
@@ -342,7 +357,7 @@ class SessionMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_rules_hold(self) -> None:
-        self.observer.follow(self.world.state.timeline)
+        self.observer.follow(self.world.events)
         self._the_session_agrees_with_its_timeline()
         for request_id, receipt in self.receipts.items():
             assert self.world.receipt(request_id) == receipt, "S-3: receipts never change"
@@ -388,10 +403,27 @@ class SessionMachine(RuleBasedStateMachine):
             outstanding = self.world.machine.outstanding()
             if not outstanding:
                 break
-            self.world.machine.step_done(outstanding[0].id, self.world.now)
+            if isinstance(outstanding[0], steps.Seal):
+                self.world.seal(1)
+            else:
+                self.world.machine.step_done(outstanding[0].id, self.world.now)
         assert self.world.machine.finished
-        self.observer.follow(self.world.state.timeline)
+        self.observer.follow(self.world.events)
         assert self.observer.closed
+        self._the_store_has_it_all()
+
+    def _the_store_has_it_all(self) -> None:
+        """S-83: when the workflow completes, nothing but the store is needed to read the Session."""
+        sealed = self.world.sealed
+        assert sealed.events == self.observer.seen
+        assert [self.world.state.turn_id(turn.sequence) for turn in sealed.turns] == list(
+            self.observer.status
+        )
+        assert sealed.record is not None
+        ended = Machine(sealed.record)
+        for request_id, receipt in self.receipts.items():
+            request = ReadRequest(request_ids=(request_id,))
+            assert ended.read(request, self.world.now).receipts[request_id] == receipt
 
 
 TestSessionMachine = SessionMachine.TestCase
@@ -401,4 +433,4 @@ TestSessionMachine.settings = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("short_tails")]

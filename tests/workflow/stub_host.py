@@ -10,17 +10,20 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
+from obstore.store import MemoryStore
 from temporalio import activity
 from temporalio.client import Client, WorkflowHandle
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.worker import Worker
 
+from activities.sealing import SealActivities
 from tests.harness import poll
 from turnhold.session import hosting
 from turnhold.session.carried import SessionInput
 from turnhold.session.creation import Config, NewSession
 from turnhold.session.values import TextPart, text_of
 from turnhold.session.views import EventView, PageRequest, ReadRequest, ReadResult
+from turnhold.store.objects import Store
 from turnhold.temporal import names
 from workflows.session import Session
 
@@ -50,6 +53,7 @@ class StubHost:
         self.numbers: dict[tuple[str, int], int] = {}
         self.outcomes: dict[str, hosting.TurnOutcome] = {}
         self.queue = f"host-{uuid.uuid4()}"
+        self.store = Store(MemoryStore())
         self._stops: dict[str, asyncio.Event] = {}
 
     @activity.defn(name=names.START_PROCESS)
@@ -117,7 +121,10 @@ class StubHost:
             task_queue=self.queue,
             activities=[self.run_turn, self.stop_turn, self.stop_process],
         )
-        async with sessions, host:
+        sealing = Worker(
+            client, task_queue=names.store_queue(task_queue), activities=SealActivities(self.store).all
+        )
+        async with sessions, host, sealing:
             yield
 
 

@@ -112,6 +112,11 @@ class Stack:
         """Where the scripted Agent's `append` step writes."""
         return self.plan.data / "scratch"
 
+    @property
+    def store(self) -> Path:
+        """Where Sessions keep what they do not carry, unless the plan says otherwise."""
+        return self.plan.data / "store"
+
     # --- the whole -------------------------------------------------------------------------------
 
     def start(self, tell: Callable[[str], None] = lambda _: None) -> None:
@@ -243,6 +248,7 @@ class Stack:
         self._settings = {
             "TURNHOLD_GRACE": f"{_DEFAULT_GRACE:g}",
             "TURNHOLD_SCRATCH": str(self.scratch.resolve()),
+            "TURNHOLD_STORE": str(self.store.resolve()),
             **self.plan.settings,
             "TURNHOLD_HOST": LOOPBACK,
             "TURNHOLD_PORT": str(self._api_port),

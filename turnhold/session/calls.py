@@ -1,7 +1,8 @@
-"""The calls that a host receives, made of a step and the state at the moment it is carried out."""
+"""The calls that hosts and the store receive, made of a step and the state as it is carried out."""
 
-from turnhold.session import hosting, processes, steps
+from turnhold.session import hosting, processes, sealing, steps
 from turnhold.session.model import SessionState
+from turnhold.session.storing import SealCall
 
 
 def start_process(state: SessionState, step: steps.StartProcess) -> hosting.StartProcessCall:
@@ -82,4 +83,14 @@ def answer_ask(state: SessionState, step: steps.AnswerAsk) -> hosting.AnswerAskC
         answer=ask.answer,
         answered_by=ask.answered_by,
         reason=ask.reason,
+    )
+
+
+def seal(state: SessionState, step: steps.Seal) -> SealCall:
+    first, last = (sequence - state.tail_after for sequence in step.events)
+    return SealCall(
+        prefix=state.prefix,
+        events=tuple(state.timeline[max(first, 0) : max(last, 0)]),
+        turns=tuple(state.turns[sequence] for sequence in range(step.turns[0] + 1, step.turns[1] + 1)),
+        record=None if step.record is None else sealing.record(state, step),
     )

@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from turnhold.session import controls, people, processes, steps, turns
+from turnhold.session import controls, people, processes, sealing, steps, turns
 from turnhold.session.model import SessionState
 from turnhold.session.transaction import Transaction
 
@@ -89,11 +89,14 @@ def advance(tx: Transaction) -> None:
         state.idle_since = None
     elif state.idle_since is None:
         state.idle_since = tx.now
+    sealing.advance(tx)
 
 
 def _start_next(tx: Transaction) -> None:
     state, process = tx.state, tx.state.process
     if state.running is not None or not state.queue or state.held or state.status == "closed":
+        return
+    if not sealing.has_room(state):
         return
     if process.status == "live":
         turns.dispatch(tx)

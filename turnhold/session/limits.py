@@ -59,10 +59,20 @@ OUTCOME_SECONDS = 15 * 60  # every outcome can be read by its request ID at leas
 RECEIPTS_MAX = 2_500  # accepted commands that may not be forgotten yet: past it, `session_busy`
 OUTCOMES_MAX = 1_000  # rejections and replays that a run hands on; the newest
 
-# --- what a run carries into the next (one payload, 2 MiB) -----------------------------------------
+# --- the state: what a run carries into the next, one payload of at most 2 MiB -----------------------
+CARRIED_BYTES = 1 * MIB  # all of it; a run is not left while there is more (the store is behind)
+RECEIPTS_BYTES = 320 * KIB  # 2,500 receipts
 QUEUED_BYTES = 640 * KIB  # Turns that wait or run; past it enqueue gets `session_busy`
 TURN_BYTES = 400  # what a queued Turn takes beside its input
-CARRIED_BYTES = 1_800 * KIB  # all of it: what the rest leaves goes to settled Turns and the timeline
+TAIL_BYTES = 256 * KIB  # events that are not in the store; past it no further Turn begins
+TAIL_SEALED_AT_BYTES = 128 * KIB  # … past this they are written to the store, without the newest
+TAIL_KEPT_BYTES = 32 * KIB  # … which are read most
+SETTLED_BYTES = 192 * KIB  # the same of settled Turns
+SETTLED_SEALED_AT_BYTES = 64 * KIB
+SETTLED_KEPT_BYTES = 16 * KIB
+SEAL_BYTES = 1 * MIB  # events and Turns that are sealed at once; they travel in one payload
+RECORD_BESIDE_BYTES = 512 * KIB  # … so many beside the last record, which is a state
+ENTRY_BYTES = 8  # what JSON needs around an entry
 
 # --- pages -------------------------------------------------------------------------------------------
 PAGE_RECORDS = 1_000

@@ -16,14 +16,15 @@ from turnhold.session import (
     hosting,
     ids,
     inheritance,
+    limits,
     ownership,
     people,
     processes,
     reading,
     receipts,
     reports,
+    sealing,
     steps,
-    timeline,
     turns,
 )
 from turnhold.session.creation import NewSession
@@ -56,7 +57,6 @@ class Machine:
         log: logging.Logger | logging.LoggerAdapter[logging.Logger] | None = None,
     ) -> None:
         self.state = state
-        self.issued: list[steps.Step] = []
         self.dropped: list[int] = []
         self._withheld = withheld
         self._log = log or logging.getLogger(__name__)
@@ -117,16 +117,29 @@ class Machine:
         try:
             first = receipts.first_receipt(state, command)
             if first is not None:
-                receipts.record_outcome(state, request_id, now, replay_of=first.request_id)
+                self._note(request_id, now, replay_of=first.request_id)
             else:
                 self._accept(command, request_id, now)
         except Refused as refused:
-            receipts.record_outcome(self.state, request_id, now, rejection=refused.rejection())
+            self._note(request_id, now, rejection=refused.rejection())
         except Exception:
             self._log.exception("a command met a bug and was rejected: %s", command.operation)
             bug = Rejection(code="internal_error", detail="The command could not be judged; nothing changed.")
-            receipts.record_outcome(self.state, request_id, now, rejection=bug)
+            self._note(request_id, now, rejection=bug)
         return request_id
+
+    def _note(
+        self,
+        request_id: str,
+        now: datetime,
+        *,
+        rejection: Rejection | None = None,
+        replay_of: str | None = None,
+    ) -> None:
+        """Remember what else became of a request; the last record of a closed Session has it too."""
+        receipts.record_outcome(self.state, request_id, now, rejection=rejection, replay_of=replay_of)
+        if self.state.status == "closed":
+            self._apply(now, sealing.advance)
 
     def _accept(self, command: commands.Command, request_id: str, now: datetime) -> None:
         if command.operation in self._withheld:
@@ -142,7 +155,7 @@ class Machine:
     def reject(self, request_id: str, rejection: Rejection, now: datetime) -> None:
         """Record that a signal made no sense, where it at least named its request (S-91)."""
         if request_id not in self.state.receipts and request_id not in self.state.outcomes:
-            receipts.record_outcome(self.state, request_id, milliseconds(now), rejection=rejection)
+            self._note(request_id, milliseconds(now), rejection=rejection)
 
     def judge(self, asked: Judge, now: datetime) -> ReceiptView:
         """What would become of a command now; nothing happens."""
@@ -191,6 +204,8 @@ class Machine:
                     reports.turn_suspected(tx, step)
                 case steps.RunTurn() as step, _:
                     reports.turn_lost(tx, step)
+                case steps.Seal(), _:
+                    pass  # what it would have taken is still here, and is sealed by another one
                 case step, _ if step is not None:
                     _settle(tx, step)
                 case _:
@@ -232,22 +247,20 @@ class Machine:
 
     # --- the rest -------------------------------------------------------------------------------
 
-    def take(self) -> tuple[list[steps.Step], list[int]]:
-        """The steps issued, and the IDs of those dropped, since the last call."""
-        issued, dropped = self.issued, self.dropped
-        self.issued, self.dropped = [], []
-        return issued, dropped
+    def take(self) -> list[int]:
+        """The IDs of the steps dropped since the last call."""
+        dropped, self.dropped = self.dropped, []
+        return dropped
 
     def outstanding(self) -> list[steps.Step]:
-        """Every step whose fact is missing: what a new run carries out again."""
+        """Every step whose fact is missing: what is under way or to be begun, also by a new run."""
         return list(self.state.outstanding.values())
 
     @property
     def finished(self) -> bool:
-        """Closed, and nothing is under way any more: the workflow may complete."""
+        """Closed, nothing is under way any more, and the store has it all: the workflow may complete."""
         state = self.state
-        starting = any(owned.status == "starting" for owned in state.owned.values())
-        return state.status == "closed" and not state.outstanding and not starting
+        return sealing.is_ending(state) and not state.outstanding and state.recorded == state.judged
 
     def read(self, request: ReadRequest, now: datetime) -> ReadResult:
         result = reading.read(self.state, request)
@@ -256,7 +269,7 @@ class Machine:
         return result
 
     def carry(self, begun: Collection[int]) -> SessionState:
-        """The state as the next run gets it, small enough for one payload.
+        """The state as the next run gets it, once it `may_be_carried`.
 
         `begun` are the outstanding steps that this run has handed to Temporal: a Turn among them
         may have begun, so its next dispatch is no first one (S-13).
@@ -265,8 +278,13 @@ class Machine:
         for step_id, step in state.outstanding.items():
             if isinstance(step, steps.RunTurn) and step_id in begun:
                 state.outstanding[step_id] = step.but(first=False)
-        timeline.trim(state)
+        sealing.trim(state, sealing.carried_bytes(state))
         return state
+
+    @property
+    def may_be_carried(self) -> bool:
+        """Whether the next run can be handed the state: it is small enough for one payload."""
+        return sealing.carried_bytes(self.state) <= limits.CARRIED_BYTES
 
     def _apply(self, now: datetime, change: Callable[[Transaction], None]) -> None:
         tx = Transaction(self.state.fork(), milliseconds(now))
@@ -280,7 +298,6 @@ class Machine:
 
     def _keep(self, tx: Transaction) -> None:
         self.state = tx.state
-        self.issued = [step for step in self.issued + tx.issued if step.id not in tx.dropped]
         self.dropped += tx.dropped
 
 
@@ -341,5 +358,7 @@ def _settle(tx: Transaction, step: steps.Step) -> None:
             processes.stopped(tx, step)
         case steps.StartOwned():
             ownership.owned_started(tx, step)
+        case steps.Seal():
+            sealing.sealed(tx, step)
         case _:
             pass

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from pydantic_core import to_json
 
-from turnhold.session import commands, events, hosting, limits, steps
+from turnhold.session import commands, events, hosting, ids, limits, steps
 from turnhold.session.errors import Refused
 from turnhold.session.model import Answer, Ask, ChoiceControl, Control, Message
 from turnhold.session.transaction import Effect, Transaction
@@ -96,8 +96,8 @@ def pending_asks(tx: Transaction) -> list[str]:
 
 def cancel_ask(tx: Transaction, ask_id: str, reason: str, *, tell_host: bool = True) -> None:
     ask = tx.state.asks[ask_id]
-    tx.state.asks[ask_id] = ask.but(status="cancelled", reason=reason, settled_at=tx.now)
-    tx.write(events.AskCancelled(ask_id=ask_id, reason=reason), ask.turn)
+    event = tx.write(events.AskCancelled(ask_id=ask_id, reason=reason), ask.turn)
+    tx.state.asks[ask_id] = ask.but(status="cancelled", reason=reason, settled_at=tx.now, settled_event=event)
     if tell_host:
         _tell_host(tx, ask, ask_id)
 
@@ -115,7 +115,11 @@ def answer(tx: Transaction, command: commands.AnswerAsk) -> Effect:
     state = tx.state
     ask = state.asks.get(command.ask_id)
     if ask is None or state.turn_id(ask.turn) != command.turn_id:
-        raise Refused("ask_not_found", "This Turn has no such Ask.")
+        if ask is not None or not ids.number_of("ask", command.turn_id, command.ask_id):
+            raise Refused("ask_not_found", "This Turn has no such Ask.")
+        if state.status == "closed":
+            raise Refused("session_closed", "This Session is closed.")
+        raise Refused("ask_settled", "This Ask is settled already.")
     effect = Effect(turn=ask.turn, ask_id=command.ask_id)
     if ask.status != "pending":
         again = command.response_id is not None and command.response_id == ask.response_id
@@ -125,16 +129,17 @@ def answer(tx: Transaction, command: commands.AnswerAsk) -> Effect:
             raise Refused("session_closed", "This Session is closed.")
         raise Refused("ask_settled", f"This Ask is {ask.status} already.")
     given = _checked(ask.control, command.answer)
+    event = tx.write(
+        events.AskAnswered(ask_id=command.ask_id, answer=given, answered_by=command.caller),
+        ask.turn,
+    )
     state.asks[command.ask_id] = ask.but(
         status="answered",
         answer=given,
         answered_by=command.caller,
         response_id=command.response_id,
         settled_at=tx.now,
-    )
-    tx.write(
-        events.AskAnswered(ask_id=command.ask_id, answer=given, answered_by=command.caller),
-        ask.turn,
+        settled_event=event,
     )
     _tell_host(tx, ask, command.ask_id)
     return effect

@@ -1,9 +1,10 @@
 """The public objects, made of the state: what the one query answers."""
 
-from turnhold.session import clock, explaining, limits, timeline
+from turnhold.session import clock, explaining, ids, limits, timeline
 from turnhold.session.model import Receipt, SessionState, Turn
 from turnhold.session.values import OUTPUT, Output, encoded_bytes, merged
 from turnhold.session.views import (
+    ArchiveView,
     AskView,
     ProcessView,
     ReadRequest,
@@ -18,11 +19,15 @@ from turnhold.session.views import (
 def read(state: SessionState, request: ReadRequest) -> ReadResult:
     """Everything asked for, as of now (S-63: reading changes nothing)."""
     receipts = {r: view for r in request.request_ids if (view := receipt(state, r)) is not None}
-    turns = {t: view for t in request.turn_ids if (view := _turn_by_id(state, t)) is not None}
+    found = {t: record for t in request.turn_ids if (record := _turn_by_id(state, t)) is not None}
     return ReadResult(
         session=session(state),
+        archive=ArchiveView(
+            prefix=state.prefix, seed=state.seed, events=state.tail_after, turns=state.turns_after
+        ),
         receipts=receipts,
-        turns_by_id=turns,
+        turns_by_id={turn_id: _whole_turn(state, record) for turn_id, record in found.items()},
+        extents={t: (record.first_event, record.last_event) for t, record in found.items()},
         pages=tuple(timeline.page(state, wanted) for wanted in request.pages),
         turns=tuple(_turns(state, wanted) for wanted in request.turns),
         asks=tuple(asks(state)) if request.asks else (),
@@ -60,11 +65,11 @@ def session(state: SessionState) -> SessionView:
     )
 
 
-def turn(state: SessionState, record: Turn) -> TurnView:
+def turn(session_id: str, turn_id: str, record: Turn) -> TurnView:
     """A Turn without its input and output, as lists show it."""
     return TurnView(
-        id=state.turn_id(record.sequence),
-        session_id=state.id,
+        id=turn_id,
+        session_id=session_id,
         sequence=record.sequence,
         status=record.status,
         origin=record.origin,
@@ -81,24 +86,29 @@ def turn(state: SessionState, record: Turn) -> TurnView:
     )
 
 
-def _turn_by_id(state: SessionState, turn_id: str) -> TurnView | None:
-    record = next((t for n, t in state.turns.items() if state.turn_id(n) == turn_id), None)
-    if record is None:
-        return None
-    output = output_of(state, record) if record.output_bytes <= limits.PAGE_BYTES else None
-    if output is not None and encoded_bytes(output) > limits.PAGE_BYTES:
-        output = None
-    return turn(state, record).but(input=record.input, output=output)
+def _turn_by_id(state: SessionState, turn_id: str) -> Turn | None:
+    number = ids.number_of("trn", state.seed, turn_id)
+    return None if number is None else state.turns.get(number)
 
 
-def output_of(state: SessionState, record: Turn) -> Output:
-    """The Turn's retained output, normalised (S-15)."""
+def _whole_turn(state: SessionState, record: Turn) -> TurnView:
+    """A Turn with input, and with its output where that is at hand and no larger than a page."""
+    output: Output | None = None if record.output_bytes else ()
+    if 0 < record.output_bytes <= limits.PAGE_BYTES and record.first_event > state.tail_after:
+        output = _output(state, record)
+        if encoded_bytes(output) > limits.PAGE_BYTES:
+            output = None
+    return turn(state.id, state.turn_id(record.sequence), record).but(input=record.input, output=output)
+
+
+def _output(state: SessionState, record: Turn) -> Output:
+    """What the Turn has written, normalised (S-15); all of it is in the tail."""
     turn_id = state.turn_id(record.sequence)
-    first = max(record.first_event - state.retained_after - 1, 0)
-    last = record.last_event or state.last_sequence
+    first = record.first_event - state.tail_after - 1
+    last = (record.last_event or state.last_sequence) - state.tail_after
     parts = [
         part
-        for event in state.timeline[first : max(last - state.retained_after, 0)]
+        for event in state.timeline[first:last]
         if event.kind == "turn.output" and event.turn_id == turn_id
         for part in OUTPUT.validate_python(event.data["content"])
     ]
@@ -115,7 +125,7 @@ def _turns(state: SessionState, request: TurnsRequest) -> tuple[TurnView, ...]:
     page: list[TurnView] = []
     size = 0
     for record in sorted(found, key=lambda record: record.sequence)[: request.limit]:
-        shown = turn(state, record)
+        shown = turn(state.id, state.turn_id(record.sequence), record)
         size += encoded_bytes(shown)
         if page and size > limits.PAGE_BYTES:
             break

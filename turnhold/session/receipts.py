@@ -55,6 +55,7 @@ def admit(state: SessionState, command: Command, now: datetime) -> None:
 def record(tx: Transaction, command: Command, request_id: str, effect: Effect, sequence: int) -> None:
     """Bind an accepted command to its receipt, and its key to both."""
     key = key_of(command)
+    tx.state.judged += 1
     tx.state.receipts[request_id] = Receipt(
         request_id=request_id,
         operation=command.operation,
@@ -82,6 +83,7 @@ def record_outcome(
     replay_of: str | None = None,
 ) -> None:
     """Remember what else became of a request: rejected, or the retry of an accepted one."""
+    state.judged += 1
     state.outcomes[request_id] = Outcome(at=now, rejection=rejection, replay_of=replay_of)
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from turnhold.session.creation import NewSession
-from turnhold.session.values import Record
+from turnhold.session.values import Record, Timestamp
 
 
 class StartProcess(Record):
@@ -108,6 +108,21 @@ class TellOwner(Record):
     closed_how: str | None = None
 
 
+class Seal(Record):
+    """Write what is settled to the store: fact `Sealed`.
+
+    What it takes is fixed here, and never changes: to repeat it writes the same objects. Events
+    and Turns after the first number up to the second; with `final` the Session's last record.
+    """
+
+    kind: Literal["seal"] = "seal"
+    id: int
+    issued_at: Timestamp
+    events: tuple[int, int] = (0, 0)
+    turns: tuple[int, int] = (0, 0)
+    record: int | None = None
+
+
 Step = Annotated[
     StartProcess
     | RunTurn
@@ -117,7 +132,8 @@ Step = Annotated[
     | AnswerAsk
     | StartOwned
     | SendOwnerState
-    | TellOwner,
+    | TellOwner
+    | Seal,
     Field(discriminator="kind"),
 ]
 

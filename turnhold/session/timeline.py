@@ -1,4 +1,4 @@
-"""The timeline: pages of it, and what of it a run hands to the next."""
+"""The timeline: pages of what the state has of it."""
 
 from turnhold.session import limits
 from turnhold.session.model import Event, SessionState
@@ -6,77 +6,55 @@ from turnhold.session.values import encoded_bytes
 from turnhold.session.views import EventPage, EventView, PageRequest
 
 
+class Filling:
+    """A page while it is filled: up to the limit or 1 MiB, never empty while there are more (S-81)."""
+
+    def __init__(self, request: PageRequest) -> None:
+        self._request = request
+        self._records: list[EventView] = []
+        self._size = 0
+        self._full = False
+
+    def wants(self, event: Event) -> bool:
+        request = self._request
+        of_turn = request.turn_id in (None, event.turn_id)
+        return of_turn and (not request.kinds or event.kind in request.kinds)
+
+    def take(self, event: EventView) -> bool:
+        """Add an event that is wanted; False once there is one that the page has no room for."""
+        self._size += encoded_bytes(event)
+        over = len(self._records) >= self._request.limit or self._size > limits.PAGE_BYTES
+        self._full = bool(self._records) and over
+        if not self._full:
+            self._records.append(event)
+        return not self._full
+
+    def page(self, retained_after: int, *, more: bool = False) -> EventPage:
+        return EventPage(
+            records=tuple(self._records),
+            next_after=self._records[-1].sequence if self._records else self._request.after,
+            has_more=self._full or more,
+            retained_after=retained_after,
+        )
+
+
 def page(state: SessionState, request: PageRequest) -> EventPage:
-    """Retained events after a cursor: up to the limit or 1 MiB, never empty while there are more (S-81)."""
-    events = state.timeline
-    start = max(request.after - state.retained_after, 0)
-    records: list[EventView] = []
-    size = 0
-    has_more = False
-    for event in events[start:]:
-        if request.kinds and event.kind not in request.kinds:
-            continue
-        if request.turn_id is not None and event.turn_id != request.turn_id:
-            continue
-        size += encoded_bytes(event)
-        if records and (len(records) >= request.limit or size > limits.PAGE_BYTES):
-            has_more = True
+    """What the tail has of a page."""
+    filling = Filling(request)
+    start = max(request.after - state.tail_after, 0)
+    end = None if request.through is None else max(request.through - state.tail_after, 0)
+    for event in state.timeline[start:end]:
+        if filling.wants(event) and not filling.take(view(state.id, event)):
             break
-        records.append(view(state, event))
-    return EventPage(
-        records=tuple(records),
-        next_after=records[-1].sequence if records else request.after,
-        has_more=has_more,
-        retained_after=state.retained_after,
-    )
+    return filling.page(state.retained_after)
 
 
-def view(state: SessionState, event: Event) -> EventView:
+def view(session_id: str, event: Event) -> EventView:
     return EventView(
-        session_id=state.id,
+        session_id=session_id,
         turn_id=event.turn_id,
         sequence=event.sequence,
         created_at=event.created_at,
         kind=event.kind,
         data=event.data,
     )
-
-
-def trim(state: SessionState) -> None:
-    """Let go of the oldest settled Turns and events until what is carried fits in one payload.
-
-    Half of the room that everything else leaves goes to settled Turns, the rest to the timeline,
-    the newest first. What goes is visible: `retained_after` (S-82).
-    """
-    for request_id in list(state.outcomes)[: -limits.OUTCOMES_MAX]:
-        del state.outcomes[request_id]
-    settled = [n for n, turn in state.turns.items() if turn.settled]
-    kept = dict(state.turns)
-    events = state.timeline
-    state.timeline = []
-    for sequence in settled:
-        del state.turns[sequence]
-    room = limits.CARRIED_BYTES - encoded_bytes(state)
-    turns_room = room // 2
-    retained: list[int] = []
-    for sequence in reversed(settled):
-        size = encoded_bytes(kept[sequence]) + _asks_bytes(state, sequence)
-        if size > turns_room:
-            break
-        turns_room -= size
-        room -= size
-        retained.append(sequence)
-    gone = set(settled) - set(retained)
-    state.turns = {n: turn for n, turn in kept.items() if n not in gone}
-    for ask_id in [a for a, ask in state.asks.items() if ask.turn in gone]:
-        del state.asks[ask_id]
-    first = len(events)
-    while first > 0 and (size := encoded_bytes(events[first - 1])) <= room:
-        room -= size
-        first -= 1
-    state.timeline = events[first:]
-    state.retained_after = state.last_sequence - len(state.timeline)
-
-
-def _asks_bytes(state: SessionState, sequence: int) -> int:
-    return sum(encoded_bytes(ask) for ask in state.asks.values() if ask.turn == sequence)

@@ -8,7 +8,7 @@ from typing import Any
 from turnhold.session.events import EventData
 from turnhold.session.model import Event, Process, SessionState, Turn
 from turnhold.session.steps import Step
-from turnhold.session.values import Record
+from turnhold.session.values import Record, encoded_bytes
 
 
 @dataclass(frozen=True)
@@ -25,28 +25,27 @@ class Effect:
 class Transaction:
     """Collects changes; the machine keeps them all, or throws them all away.
 
-    `issued` are steps to carry out, `dropped` the IDs of outstanding steps that no longer matter.
+    `dropped` are the IDs of outstanding steps that no longer matter.
     """
 
     def __init__(self, state: SessionState, now: datetime) -> None:
         self.state = state
         self.now = now
-        self.issued: list[Step] = []
         self.dropped: list[int] = []
 
     def write(self, data: EventData, turn: int | None = None) -> int:
         """Append an event to the timeline; answers its sequence (S-80)."""
         state = self.state
         state.last_sequence += 1
-        state.timeline.append(
-            Event(
-                sequence=state.last_sequence,
-                created_at=self.now,
-                kind=data.kind,
-                turn_id=None if turn is None else state.turn_id(turn),
-                data=data.json_data(),
-            )
+        event = Event(
+            sequence=state.last_sequence,
+            created_at=self.now,
+            kind=data.kind,
+            turn_id=None if turn is None else state.turn_id(turn),
+            data=data.json_data(),
         )
+        state.timeline.append(event)
+        state.tail_bytes += encoded_bytes(event)
         return state.last_sequence
 
     def issue(self, step: Callable[..., Step], **fields: Any) -> None:
@@ -54,7 +53,6 @@ class Transaction:
         self.state.steps_issued += 1
         made = step(id=self.state.steps_issued, **fields)
         self.state.outstanding[made.id] = made
-        self.issued.append(made)
 
     def finish(self, step_id: int) -> Step | None:
         """The outstanding step whose fact has arrived; None if it was dropped or is done."""

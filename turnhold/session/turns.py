@@ -171,5 +171,6 @@ def _leave(tx: Transaction) -> int:
 
 
 def _end(tx: Transaction, sequence: int, event: int, **outcome: object) -> None:
-    tx.change_turn(sequence, ended_at=tx.now, last_event=event, **outcome)
+    turn = tx.change_turn(sequence, ended_at=tx.now, last_event=event, **outcome)
+    tx.state.settled_bytes += encoded_bytes(turn)
     tx.state.last_activity_at = tx.now

@@ -43,6 +43,19 @@ class Compact(Record):
         return {name: value for name, value in handler(self).items() if value is not None}
 
 
+class Lean(Record):
+    """A record that leaves out what has its default, in every JSON made of it: many are carried."""
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, handler: SerializerFunctionWrapHandler):  # pyright: ignore[reportUnknownParameterType]
+        fields = type(self).model_fields
+        return {
+            name: value
+            for name, value in handler(self).items()
+            if getattr(self, name) != fields[name].default
+        }
+
+
 def milliseconds(moment: datetime) -> datetime:
     """`moment` in UTC, cut to whole milliseconds: what is recorded is what is shown."""
     moment = moment.astimezone(UTC)

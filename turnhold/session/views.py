@@ -214,9 +214,13 @@ class Explanation(Record):
 
 
 class PageRequest(Record):
-    """Events after `after`: at most `limit`, of these `kinds` (all when empty), of this Turn if named."""
+    """Events after `after`: at most `limit`, of these `kinds` (all when empty), of this Turn if named.
+
+    `through` is the last one that matters.
+    """
 
     after: int = 0
+    through: int | None = None
     limit: int = 100
     kinds: tuple[str, ...] = ()
     turn_id: str | None = None
@@ -250,16 +254,33 @@ class ReadRequest(Record):
     explain: bool = False
 
 
+class ArchiveView(Record):
+    """What of a Session is in the store, under `prefix`: events and Turns up to these numbers."""
+
+    prefix: str
+    seed: str
+    events: int = 0
+    turns: int = 0
+
+
+Extent = tuple[int, int | None]
+
+
 class ReadResult(Record):
     """The answers, in the order of the request. A Turn or receipt that is not known is absent.
 
-    `turns_by_id` holds Turns with their output, unless it is larger than a page: then `output` is
-    null with `output_bytes` above zero, and is read from the events of the Turn (`first_event`).
+    They are of what the state still has: what is older is in the `archive`.
+
+    `turns_by_id` holds Turns with their output. Where that is larger than a page, or not all here,
+    `output` is null, and is read from the events in the Turn's extent: from its first to its last
+    one, if it has ended.
     """
 
     session: SessionView
+    archive: ArchiveView | None = None
     receipts: dict[str, ReceiptView] = Field(default_factory=dict)
     turns_by_id: dict[str, TurnView] = Field(default_factory=dict)
+    extents: dict[str, Extent] = Field(default_factory=dict)
     pages: tuple[EventPage, ...] = ()
     turns: tuple[tuple[TurnView, ...], ...] = ()
     asks: tuple[AskView, ...] = ()

@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.enums.v1 import QueryRejectCondition
+from temporalio.api.enums.v1 import QueryRejectCondition, WorkflowExecutionStatus
 from temporalio.api.query.v1 import WorkflowQuery
 from temporalio.api.workflowservice.v1 import QueryWorkflowRequest, SignalWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowExecutionDescription
@@ -30,11 +30,19 @@ SIGNAL_SECONDS = 5.0
 CALL_SECONDS = 3.0  # start, describe, list
 
 
+_COMPLETED = WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_COMPLETED
+_NOT_OPEN = QueryRejectCondition.QUERY_REJECT_CONDITION_NOT_OPEN
+_NOT_CLEANLY = QueryRejectCondition.QUERY_REJECT_CONDITION_NOT_COMPLETED_CLEANLY
+
+
 @dataclass(frozen=True)
 class Queried:
-    """A query's answer; `unclean`: the workflow was terminated or failed, so its state is its last."""
+    """A query's answer; None when the workflow has completed, and was not to be asked then.
 
-    result: ReadResult
+    `unclean`: it was terminated or failed, so its state is its last.
+    """
+
+    result: ReadResult | None
     unclean: bool = False
 
 
@@ -44,8 +52,10 @@ class Calls:
     def __init__(self, client: Client) -> None:
         self.client = client
 
-    async def query(self, session_id: str, request: ReadRequest) -> Queried:
+    async def query(self, session_id: str, request: ReadRequest, *, also_completed: bool = False) -> Queried:
         """Ask a Session, which sees every signal that was acknowledged before.
+
+        That its workflow has completed is known without a worker; `also_completed` asks it anyway.
 
         Raises:
             Failure: `session_not_found`, `worker_unavailable` or `temporal_unavailable`, within
@@ -55,7 +65,7 @@ class Calls:
             namespace=self.client.namespace,
             execution=WorkflowExecution(workflow_id=session_id),
             query=WorkflowQuery(query_type=names.QUERY_READ),
-            query_reject_condition=QueryRejectCondition.QUERY_REJECT_CONDITION_NOT_COMPLETED_CLEANLY,
+            query_reject_condition=_NOT_CLEANLY if also_completed else _NOT_OPEN,
         )
         message.query.query_args.payloads.extend(await self.client.data_converter.encode([request]))
         clock = _Clock(QUERY_SECONDS)
@@ -80,6 +90,8 @@ class Calls:
                 await asyncio.sleep(random.uniform(0.01, 0.05))
                 continue
             if response.HasField("query_rejected"):
+                if response.query_rejected.status == _COMPLETED:
+                    return Queried(None)
                 unclean = True
                 message.query_reject_condition = QueryRejectCondition.QUERY_REJECT_CONDITION_NONE
                 continue

@@ -55,6 +55,12 @@ def temporal_unavailable(
     return Failure("temporal_unavailable", detail, session_id=session_id, request_id=request_id)
 
 
+def storage_unavailable(session_id: str, cause: Exception) -> Failure:
+    return Failure(
+        "storage_unavailable", f"The store does not answer as it should: {cause}.", session_id=session_id
+    )
+
+
 def is_late(error: RPCError) -> bool:
     """A deadline passed: the client's own reads as `CANCELLED`."""
     return error.status in (RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED)

@@ -23,6 +23,7 @@ from turnhold.session.hosting import Report
 from turnhold.session.values import OUTPUT, Output, merged
 from turnhold.session.views import (
     Explanation,
+    Extent,
     Judge,
     PageRequest,
     ReadRequest,
@@ -32,11 +33,12 @@ from turnhold.session.views import (
     TurnsRequest,
     TurnView,
 )
+from turnhold.store.objects import Store
 from turnhold.temporal import explaining, failures, listing, names, presence, terminated
+from turnhold.temporal.answers import Answers
 from turnhold.temporal.calls import CALL_SECONDS, Calls, bounded
 from turnhold.temporal.creation import Creation
 from turnhold.temporal.failures import Ended, Failure
-from turnhold.temporal.reader import Readers
 from turnhold.temporal.watch import Mark
 
 log = logging.getLogger(__name__)
@@ -63,14 +65,15 @@ class Gateway:
     Args:
         client: with the shared plugin.
         task_queue: where Sessions live.
+        store: where they keep what they no longer carry.
     """
 
-    def __init__(self, client: Client, task_queue: str) -> None:
+    def __init__(self, client: Client, task_queue: str, store: Store) -> None:
         self.client = client
         self.task_queue = task_queue
         self.on_command: Callable[[str], None] = lambda session_id: None
         self._calls = Calls(client)
-        self._readers = Readers(self._query)
+        self._answers = Answers(self._calls, store)
 
     # --- creation -------------------------------------------------------------------------------
 
@@ -169,7 +172,7 @@ class Gateway:
         pause = 0.02
         while (left := deadline - clock()) > 0:
             try:
-                found = (await self._readers.read(session_id, request, left)).receipts.get(request_id)
+                found = (await self._answers.read(session_id, request, left)).receipts.get(request_id)
                 if found is None:
                     found = await self._unjudged(session_id, request_id)
             except Exception as error:  # the command is durable: whatever went wrong, it is pending
@@ -186,13 +189,13 @@ class Gateway:
         """The receipt of a command that was acknowledged, but that its Session will never judge."""
         if (await self._calls.describe(session_id)).status in presence.ALIVE:
             return None
-        result = await self._readers.read(session_id, ReadRequest(request_ids=(request_id,)), READ_SECONDS)
+        result = await self._answers.read(session_id, ReadRequest(request_ids=(request_id,)), READ_SECONDS)
         return result.receipts.get(request_id) or terminated.rejected_as_closed(request_id, session_id)
 
     async def _late(self, session_id: str, command: Command) -> ReceiptView:
         """A command to a Session that has ended: a retry gets its receipt, all else the one outcome."""
         judge = Judge(operation=command.operation, command=command.model_dump(mode="json"))
-        judged = (await self._readers.read(session_id, ReadRequest(judge=judge), READ_SECONDS)).judged
+        judged = (await self._answers.read(session_id, ReadRequest(judge=judge), READ_SECONDS)).judged
         if judged is None or judged.replay:
             return judged or terminated.rejected_as_closed(command.request_id or "", session_id)
         code = judged.rejection.code if judged.rejection else None
@@ -273,16 +276,10 @@ class Gateway:
         """Everything asked for, as of now; coalesced with what others ask of the same Session.
 
         Raises:
-            Failure: `session_not_found`, `worker_unavailable`, `temporal_unavailable`.
+            Failure: `session_not_found`, `worker_unavailable`, `temporal_unavailable`,
+                `storage_unavailable`.
         """
-        return await self._readers.read(session_id, request, seconds)
-
-    async def _query(self, session_id: str, request: ReadRequest) -> ReadResult:
-        queried = await self._calls.query(session_id, request)
-        if not queried.unclean:
-            return queried.result
-        description = await self._calls.describe(session_id)
-        return terminated.overlay(queried.result, description.close_time)
+        return await self._answers.read(session_id, request, seconds)
 
     async def session(self, session_id: str) -> SessionView:
         return (await self.read(session_id, ReadRequest())).session
@@ -322,16 +319,20 @@ class Gateway:
         turn = result.turns_by_id.get(turn_id)
         if turn is None:
             raise Failure("turn_not_found", f"There is no Turn {turn_id}.", session_id=session_id)
-        if turn.output is None and turn.output_bytes > 0:
-            turn = turn.but(output=await self._output(session_id, turn_id))
+        if turn.output is None:
+            turn = turn.but(
+                output=await self._output(session_id, turn_id, result.extents.get(turn_id, (1, None)))
+            )
         return turn
 
-    async def _output(self, session_id: str, turn_id: str) -> Output:
-        """Output that is larger than a page, gathered from the Turn's events (S-15)."""
+    async def _output(self, session_id: str, turn_id: str, extent: Extent) -> Output:
+        """Output that is large, or partly in the store, gathered from the Turn's events (S-15)."""
         parts: list[Output] = []
-        after, more = 0, True
+        after, more = extent[0] - 1, True
         while more:
-            request = PageRequest(after=after, limit=_EVENT_PAGE, kinds=("turn.output",), turn_id=turn_id)
+            request = PageRequest(
+                after=after, through=extent[1], limit=_EVENT_PAGE, kinds=("turn.output",), turn_id=turn_id
+            )
             page = (await self.read(session_id, ReadRequest(pages=(request,)))).pages[0]
             parts += [OUTPUT.validate_python(event.data["content"]) for event in page.records]
             after, more = page.next_after, page.has_more and bool(page.records)

@@ -14,6 +14,10 @@ STOP_TURN = "stop_turn"
 STOP_PROCESS = "stop_process"
 DELIVER_MESSAGE = "deliver_message"
 ANSWER_ASK = "answer_ask"
+SEAL = "seal"
+
+STORE_FAILED = "store_failed"
+"""`ApplicationError` type: the store does not answer, or refuses."""
 
 MEMO_SESSION = "turnhold"
 """Memo key: what creation decided (`creation.Creation`), so that a retry needs no worker."""
@@ -25,6 +29,16 @@ MEMO_LATEST = "turnhold_latest"
 def host_queue(task_queue: str, host_id: str) -> str:
     """The task queue that one host alone polls."""
     return f"{task_queue}-host-{host_id}"
+
+
+def store_queue(task_queue: str) -> str:
+    """The task queue of what writes to the store: any worker of Sessions does, of whatever version."""
+    return f"{task_queue}-store"
+
+
+def folder_of(session_id: str, first_run_id: str) -> str:
+    """The Session's folder in the store: an ID that is used anew, long after, gets another one."""
+    return f"{session_id}/{first_run_id}"
 
 
 ATTRIBUTE_AGENT = "TurnholdAgent"

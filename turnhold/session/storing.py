@@ -1,0 +1,13 @@
+"""What goes to the store, as the Session hands it over."""
+
+from turnhold.session.model import Event, SessionState, Turn
+from turnhold.session.values import Record
+
+
+class SealCall(Record):
+    """Activity `seal`: write events and settled Turns, each kind as one object, and the last record."""
+
+    prefix: str
+    events: tuple[Event, ...] = ()
+    turns: tuple[Turn, ...] = ()
+    record: SessionState | None = None

@@ -1,0 +1,1 @@
+"""The store: what Sessions keep outside Temporal, as objects in a directory or a bucket."""
