@@ -8,7 +8,9 @@ from temporalio import workflow
 from temporalio.client import Client, WorkflowHistory
 from temporalio.worker import Replayer
 
+from tests.workflow import fingerprint
 from tests.workflow.shapes import HISTORIES, SHAPES, record
+from turnhold.session import limits
 from turnhold.session.carried import SessionInput
 from turnhold.temporal import names
 from turnhold.temporal.plugin import PLUGIN
@@ -35,6 +37,10 @@ def history(path: Path) -> WorkflowHistory:
     return WorkflowHistory.from_json(f"ses_{path.stem}", path.read_text())
 
 
+def before(path: Path) -> str:
+    return fingerprint.stored(path).read_text()
+
+
 def test_every_shape_is_recorded() -> None:
     assert {path.stem for path in RECORDED} == set(SHAPES)
 
@@ -42,6 +48,19 @@ def test_every_shape_is_recorded() -> None:
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
 async def test_a_recorded_session_replays(path: Path) -> None:
     await Replayer(workflows=[Session], plugins=[PLUGIN]).replay_workflow(history(path))
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+async def test_the_commands_of_a_recorded_session_are_what_they_were(path: Path) -> None:
+    """A queue, a time-out, a retry policy: what a replay lets pass, and a change must mean."""
+    assert await fingerprint.of(history(path)) == before(path)
+
+
+async def test_a_changed_time_out_shows_in_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = HISTORIES / "conversation.json"
+    monkeypatch.setattr(limits, "DISPATCH_SECONDS", 7.0)
+    await Replayer(workflows=[Session], plugins=[PLUGIN]).replay_workflow(history(path))
+    assert await fingerprint.of(history(path)) != before(path)
 
 
 WITH_COMMANDS = [path for path in RECORDED if path.stem != "idle"]  # an idle one has none to compare

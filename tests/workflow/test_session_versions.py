@@ -1,59 +1,14 @@
 """Sessions under Worker Deployment Versioning, on a real server (S-4)."""
 
-import uuid
-from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from temporalio.api.workflowservice.v1 import SetWorkerDeploymentCurrentVersionRequest
 from temporalio.client import Client, WorkflowHandle
-from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
-from temporalio.service import RPCError
-from temporalio.worker import WorkerDeploymentConfig
 
 from tests.harness import poll
 from tests.workflow.stub_host import WAITS, StubHost, events, read, start, until_idle
-from turnhold.temporal import workers
+from tests.workflow.versioned import Shop
 
 Handle = WorkflowHandle[Any, Any]
-
-
-class Shop:
-    """A worker deployment of its own, whose workers live as long as their block."""
-
-    def __init__(self, client: Client, task_queue: str) -> None:
-        self.name = f"shop-{uuid.uuid4().hex[:8]}"
-        self._client = client
-        self._task_queue = task_queue
-
-    def worker(self, build: str, host: StubHost) -> AbstractAsyncContextManager[None]:
-        version = WorkerDeploymentVersion(self.name, build)
-        config = WorkerDeploymentConfig(
-            version=version,
-            use_worker_versioning=True,
-            default_versioning_behavior=VersioningBehavior.PINNED,
-        )
-        return host.serve(self._client, self._task_queue, deployment_config=config)
-
-    async def promote(self, build: str) -> None:
-        async def promoted() -> bool:
-            request = SetWorkerDeploymentCurrentVersionRequest(
-                namespace=self._client.namespace, deployment_name=self.name, build_id=build
-            )
-            try:
-                await self._client.workflow_service.set_worker_deployment_current_version(request)
-            except RPCError:
-                return False
-            found = await workers.queue(self._client, self._task_queue, seconds=5)
-            return workers.current(found) == f"{self.name}:{build}"
-
-        await poll(promoted, what=f"{build} to be current")
-
-    async def runs_of(self, session_id: str) -> list[str | None]:
-        """The version of each run of the Session, the newest first."""
-        query = f"WorkflowId = '{session_id}'"
-        rows = [row async for row in self._client.list_workflows(query)]
-        handles = [self._client.get_workflow_handle(row.id, run_id=row.run_id) for row in rows]
-        return [workers.pinned(await handle.describe()) for handle in handles]
 
 
 async def test_s4_every_run_stays_on_the_version_that_it_began_on(real: Client, task_queue: str) -> None:
