@@ -69,12 +69,20 @@ def reachable(permission: Permission) -> Callable[..., str]:
 
 def turn_in_path(session_id: str, turn_id: Annotated[str, Path(description="the Turn's ID, `trn_…`")]) -> str:
     if not ids.well_formed("trn", turn_id):
-        raise Failure("turn_not_found", f"There is no Turn {turn_id}.", session_id=session_id)
+        raise failures.turn_not_found(session_id, turn_id)
     return turn_id
+
+
+def ask_in_path(session_id: str, ask_id: Annotated[str, Path(description="the Ask's ID, `ask_…`")]) -> str:
+    if not ids.well_formed("ask", ask_id):
+        raise Failure("ask_not_found", f"There is no Ask {ask_id}.", session_id=session_id)
+    return ask_id
 
 
 ReadableSession = Annotated[str, Depends(reachable("sessions.read"))]
 SendableSession = Annotated[str, Depends(reachable("sessions.send"))]
 ControllableSession = Annotated[str, Depends(reachable("sessions.control"))]
+AnswerableSession = Annotated[str, Depends(reachable("asks.answer"))]
 ResumableSession = Annotated[str, Depends(reachable("sessions.resume"))]
 TurnInPath = Annotated[str, Depends(turn_in_path)]
+AskInPath = Annotated[str, Depends(ask_in_path)]
