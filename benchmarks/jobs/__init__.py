@@ -9,13 +9,16 @@ from benchmarks.ground import Ground, Setup
 from benchmarks.jobs import contest, eviction, history, idle, interrupts, output
 
 
+TUNED = Setup()
+
+
 @dataclass(frozen=True)
 class ContestJob:
     """The same for bare, turnhold and the peer."""
 
     name: str
     run: Callable[[Bench, Sequence[Contestant]], Awaitable[None]]
-    setup: Setup = Setup()
+    setup: Setup = TUNED
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class OwnJob:
 
     name: str
     run: Callable[[Bench, Ground], Awaitable[None]]
-    setup: Setup = Setup()
+    setup: Setup = TUNED
 
 
 JOBS: tuple[ContestJob | OwnJob, ...] = (
