@@ -155,6 +155,7 @@ class _Workers:
             client,
             task_queue=self._settings.task_queue,
             workflows=[Session],
+            max_cached_workflows=self._settings.cached_sessions,
             sticky_queue_schedule_to_start_timeout=_STICKY,
             **self._versioning(),
         )

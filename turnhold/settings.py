@@ -32,6 +32,9 @@ class Settings(BaseSettings):
     )
     grace: float = Field(default=30, ge=0, description="how long a stopping worker lets running Turns go on")
     max_processes: int = Field(default=100, ge=1, le=10_000, description="Processes a worker keeps at once")
+    cached_sessions: int = Field(
+        default=1_000, ge=1, description="Sessions a worker keeps in memory; any other is replayed first"
+    )
     roles: Annotated[tuple[Role, ...], NoDecode] = Field(
         default=("workflow", "host"), description="what a worker does: `workflow`, `host`, or both"
     )

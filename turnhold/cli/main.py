@@ -54,7 +54,7 @@ def dev(
     from turnhold.cli.stack import Plan
 
     settings = {name: value for name, value in os.environ.items() if name.startswith("TURNHOLD_")}
-    run_dev(Plan(data, True, port, temporal_port, ui_port, workers, settings))
+    run_dev(Plan(data, True, port, temporal_port, ui_port, workers, settings=settings))
 
 
 @app.command(epilog="Example: TURNHOLD_AGENTS=my_agents turnhold worker")

@@ -36,7 +36,7 @@ from turnhold.session.views import Judge, ReadRequest, ReadResult, ReceiptView
 
 Handler = Callable[[Transaction, commands.Command], Effect]
 
-NOT_YET = frozenset({"send", "answer", "spawn"})
+NOT_YET = frozenset({"spawn"})
 """Operations that are registered, and rejected `not_implemented` until they are released."""
 
 
@@ -116,7 +116,7 @@ class Machine:
         if request_id in state.receipts or request_id in state.outcomes:
             return request_id
         try:
-            first = receipts.first_receipt(state, command)
+            first = receipts.first_receipt(state, command) or people.first_answer(state, command)
             if first is not None:
                 receipts.record_outcome(state, request_id, now, replay_of=first.request_id)
             else:
@@ -134,7 +134,7 @@ class Machine:
             raise Refused("not_implemented", f"`{command.operation}` is not available yet.")
         tx = Transaction(self.state.fork(), now)
         receipts.admit(tx.state, command, now)
-        effect = _judge(tx, command)
+        effect = _judge(tx, command, request_id)
         sequence = tx.state.last_sequence
         clock.advance(tx)
         receipts.record(tx, command, request_id, effect, sequence)
@@ -301,7 +301,7 @@ class Machine:
         self.dropped += tx.dropped
 
 
-def _judge(tx: Transaction, command: commands.Command) -> Effect:
+def _judge(tx: Transaction, command: commands.Command, request_id: str) -> Effect:
     match command:
         case commands.Enqueue():
             return _enqueue(tx, command)
@@ -316,7 +316,7 @@ def _judge(tx: Transaction, command: commands.Command) -> Effect:
         case commands.Cancel():
             return controls.cancel(tx, command)
         case commands.AnswerAsk():
-            return _answer(tx, command)
+            return _answer(tx, command, request_id)
         case commands.Spawn():
             return ownership.spawn(tx, command)
         case commands.Move():
@@ -335,29 +335,34 @@ def _enqueue(tx: Transaction, command: commands.Enqueue) -> Effect:
 def _send(tx: Transaction, command: commands.Send) -> Effect:
     """Deliver to exactly that Turn; the declared fallback is decided here, once (S-30)."""
     state = tx.state
+    ownership.authorize(state, command.caller)
     sequence = turns.find(state, command.turn_id)
     turns.refuse_if_closed(state)
-    turn = state.turns.get(sequence)
-    if state.running == sequence and turn is not None and turn.accepts_messages:
+    turn = turns.running_as(state, sequence)
+    if turn is not None and turn.accepts_messages:
+        turns.require_room(state, command.content)
         return people.admit_message(tx, sequence, command)
     if command.fallback == "enqueue":
         made = turns.admit(tx, command.content, command.caller)
         state.admission_tokens += 1
         return Effect(turn=made)
-    if state.running == sequence:
-        raise Refused("turn_not_accepting_messages", f"Turn {command.turn_id} takes no messages.")
-    raise Refused("turn_not_running", f"Turn {command.turn_id} is not running.")
+    if turn is None:
+        raise turns.not_running(state, sequence)
+    raise Refused("turn_not_accepting_messages", f"Turn {command.turn_id} {people.why_deaf(turn)}.")
 
 
-def _answer(tx: Transaction, command: commands.AnswerAsk) -> Effect:
+def _answer(tx: Transaction, command: commands.AnswerAsk, request_id: str) -> Effect:
+    ownership.authorize(tx.state, command.caller)
     turns.find(tx.state, command.turn_id)
-    return people.answer(tx, command)
+    return people.answer(tx, command, request_id)
 
 
 def _settle(tx: Transaction, step: steps.Step) -> None:
     match step:
         case steps.StopProcess():
             processes.stopped(tx, step)
+        case steps.DeliverMessage():
+            people.message_handed(tx, step)
         case steps.StartOwned():
             ownership.owned_started(tx, step)
         case _:

@@ -18,6 +18,7 @@ SessionStatus = Literal["open", "closing", "closed"]
 ClosedHow = Literal["close", "cancel", "idle", "terminated"]
 TurnStatus = Literal["queued", "running", "completed", "failed", "interrupted", "cancelled"]
 HoldKind = Literal["interrupt", "process_failed", "recovery_gap", "storage_pressure"]
+AskStatus = Literal["pending", "answered", "cancelled"]
 StopKind = Literal["interrupt", "session_interrupt", "turn_deadline_elapsed"]
 ProcessStatus = Literal["none", "starting", "live", "stopping"]
 
@@ -58,7 +59,6 @@ class Turn(Record):
     handler_registered: bool = False
     returned: bool = False  # the host reported that the Turn's function returned
     stop: Stop | None = None
-    messages_admitted: int = 0
 
     @property
     def settled(self) -> bool:
@@ -76,6 +76,7 @@ class Message(Record):
     turn: int
     content: Content
     admitted_at: Timestamp
+    handed: bool = False  # its host has it
     started: bool = False
 
 
@@ -113,12 +114,13 @@ class Ask(Record):
     """A typed question from a running Turn to a person."""
 
     turn: int
-    status: Literal["pending", "answered", "cancelled"] = "pending"
+    status: AskStatus = "pending"
     prompt: str
     control: Control
     answer: Answer | None = None
     answered_by: Origin | None = None
     response_id: str | None = None
+    request_id: str | None = None  # of the answer that was accepted
     reason: str | None = None  # why it was cancelled
     created_at: Timestamp
     expires_at: Timestamp | None = None

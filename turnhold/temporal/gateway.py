@@ -31,6 +31,7 @@ from turnhold.session.views import (
     TurnView,
 )
 from turnhold.temporal import explaining, failures, listing, names, presence, terminated, workers
+from turnhold.temporal.asks import Asks
 from turnhold.temporal.calls import CALL_SECONDS, Calls, bounded
 from turnhold.temporal.creation import Creation
 from turnhold.temporal.failures import Ended, Failure
@@ -69,6 +70,7 @@ class Gateway:
         self.on_command: Callable[[str], None] = lambda session_id: None
         self._calls = Calls(client)
         self._readers = Readers(self._query)
+        self.asks = Asks(self.read)
 
     # --- creation -------------------------------------------------------------------------------
 
@@ -341,7 +343,7 @@ class Gateway:
         result = await self.read(session_id, ReadRequest(turn_ids=(turn_id,)))
         turn = result.turns_by_id.get(turn_id)
         if turn is None:
-            raise Failure("turn_not_found", f"There is no Turn {turn_id}.", session_id=session_id)
+            raise failures.turn_not_found(session_id, turn_id)
         if turn.output is None and turn.output_bytes > 0:
             turn = turn.but(output=await self._output(session_id, turn_id))
         return turn
