@@ -54,7 +54,7 @@ def promote(
     if as_json:
         output.document({"current": now, "previous": previous})
     else:
-        output.say(f"{now} is current." if previous == now else f"{now} is current; it was {previous}.")
+        output.say(f"{now} is current." + (f" It was {previous}." if previous not in (None, now) else ""))
 
 
 @deployment_commands.command("drain", epilog="Example: turnhold deployment drain 1 --deployment shop")

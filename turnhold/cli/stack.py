@@ -279,7 +279,9 @@ class Stack:
         return all(f'"{name}"' in registered for name in SEARCH_ATTRIBUTES)
 
     def _api_is_ready(self, http: httpx2.Client) -> bool:
-        return http.get(f"{self.api_url}/readyz").is_success
+        # Workers of a version are ready for nothing before somebody promotes it.
+        route = "healthz" if self._settings.get("TURNHOLD_DEPLOYMENT") else "readyz"
+        return http.get(f"{self.api_url}/{route}").is_success
 
 
 _NOT_INSTALLED = (

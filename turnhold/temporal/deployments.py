@@ -22,7 +22,7 @@ from temporalio.common import WorkerDeploymentVersion
 from temporalio.service import RPCError, RPCStatusCode
 
 from turnhold.session.values import Record, Timestamp
-from turnhold.temporal import names, workers
+from turnhold.temporal import failures, names, workers
 from turnhold.temporal.connection import CannotConnect
 from turnhold.temporal.failures import Failure
 from turnhold.temporal.gateway import Gateway
@@ -248,7 +248,14 @@ class Deployments:
         request = DescribeWorkerDeploymentRequest(
             namespace=self._client.namespace, deployment_name=self._name
         )
-        answer = await self._client.workflow_service.describe_worker_deployment(request, timeout=_CALL)
+        try:
+            answer = await self._client.workflow_service.describe_worker_deployment(request, timeout=_CALL)
+        except RPCError as error:
+            if not failures.is_missing(error):
+                raise
+            raise DeploymentError(
+                f"no worker of a deployment {self._name} was ever seen in namespace {self._client.namespace}"
+            ) from error
         return answer.worker_deployment_info
 
     async def _known(self, build_id: str) -> Version:
