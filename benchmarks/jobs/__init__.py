@@ -8,7 +8,6 @@ from benchmarks.contestants import Contestant
 from benchmarks.ground import Ground, Setup
 from benchmarks.jobs import contest, eviction, history, idle, interrupts, output
 
-
 TUNED = Setup()
 
 
