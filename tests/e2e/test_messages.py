@@ -188,7 +188,7 @@ async def test_s34_a_message_does_not_answer_a_question(client: Client) -> None:
 
 
 async def around_the_end(client: Client, rounds: int, seed: int = 1) -> Counter[str]:
-    """Sends at random moments from a Turn's admission until after its return; checks each, and counts what became of them."""
+    """Sends from a Turn's admission until after its return; checks and counts what became of each."""
     dice = random.Random(seed)
     seen = Counter[str]()
 
