@@ -20,6 +20,10 @@ _SEAL = timedelta(minutes=1)
 _HEARTBEAT = timedelta(seconds=limits.HEARTBEAT_TIMEOUT_SECONDS)
 _DISPATCH = timedelta(seconds=limits.DISPATCH_SECONDS)
 _ATTACH = timedelta(seconds=limits.ATTACH_SECONDS)
+_UNTIL_HEARD = RetryPolicy(
+    initial_interval=timedelta(milliseconds=100), maximum_interval=timedelta(seconds=5)
+)
+_WORD = timedelta(seconds=5)  # a host takes note at once: longer, and its task is lost
 _MARGIN = 30.0  # beyond what the host itself allows: only a host that hangs gets here
 
 
@@ -65,11 +69,11 @@ async def execute(state: SessionState, step: steps.Step) -> Any:
         case steps.DeliverMessage():
             call = calls.deliver_message(state, step)
             summary = f"Message to turn {step.turn}"
-            return call and await _control(names.DELIVER_MESSAGE, call, step.queue, summary)
+            return call and await _word(names.DELIVER_MESSAGE, call, step.queue, summary)
         case steps.AnswerAsk():
             call = calls.answer_ask(state, step)
             summary = f"Answer to turn {step.turn}"
-            return call and await _control(names.ANSWER_ASK, call, step.queue, summary)
+            return call and await _word(names.ANSWER_ASK, call, step.queue, summary)
         case steps.Seal():
             return await workflow.execute_activity(
                 names.SEAL,
@@ -92,6 +96,18 @@ async def _control(name: str, call: Any, queue: str, summary: str, patience: flo
         schedule_to_start_timeout=_ATTACH,
         start_to_close_timeout=timedelta(seconds=patience + _MARGIN),
         retry_policy=_THRICE,
+        summary=summary,
+    )
+
+
+async def _word(name: str, call: Any, queue: str, summary: str) -> None:
+    """What a person said: kept until the host has it. The machine drops the step when its Turn ends."""
+    await workflow.execute_activity(
+        name,
+        call,
+        task_queue=queue,
+        start_to_close_timeout=_WORD,
+        retry_policy=_UNTIL_HEARD,
         summary=summary,
     )
 

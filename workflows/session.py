@@ -26,6 +26,8 @@ with workflow.unsafe.imports_passed_through():
     from workflows import activities, display
     from workflows.incoming import Nonsense, command_of
 
+_MOVE = workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE
+
 
 @workflow.defn(name=names.WORKFLOW)
 class Session:
@@ -51,8 +53,8 @@ class Session:
             self._machine = Machine(given.state, log=workflow.logger)
         else:
             raise ApplicationError("a Session starts with `new` or `state`", non_retryable=True)
+        self._machine.begin_run(_deployment(), workflow.now())
         info = workflow.info()
-        self._machine.state.deployment = _deployment()
         self._machine.state.prefix = names.folder_of(info.workflow_id, info.first_execution_run_id)
 
     @workflow.run
@@ -72,7 +74,8 @@ class Session:
         workflow.continue_as_new(
             given.model_copy(
                 update={"new": None, "owner_state": None, "state": self._machine.carry(self._tasks)}
-            )
+            ),
+            initial_versioning_behavior=_MOVE if self._machine.leaving else None,
         )
 
     def _ended(self) -> bool:
@@ -107,6 +110,11 @@ class Session:
     @workflow.signal
     def answer(self, *payload: Any) -> None:
         self._command(commands.AnswerAsk, payload)
+
+    @workflow.signal
+    def move(self, *payload: Any) -> None:
+        """An operator's command line (S-4)."""
+        self._command(commands.Move, payload)
 
     @workflow.signal
     def report(self, *payload: Any) -> None:
@@ -144,6 +152,7 @@ class Session:
 
     def _feed(self, give: Callable[[datetime], object]) -> None:
         """Let the machine judge something, then do what it asks for."""
+        self._machine.runs_on(_deployment(), workflow.now())
         give(workflow.now())
         for step_id in self._machine.take():
             task = self._tasks.pop(step_id, None)
@@ -152,7 +161,7 @@ class Session:
         self._carry_out()
 
     def _carry_out(self) -> None:
-        """Start every step that is not under way; while a roll-over is due, leave it to the next run."""
+        """Start every step that is not under way; when this run is about to end, leave it to the next one."""
         if not self._rolling_over:
             for step in self._machine.outstanding():
                 if step.id not in self._tasks:
@@ -165,9 +174,8 @@ class Session:
         """A roll-over is due, and the state is small enough for it."""
         info = workflow.info()
         limit = self._given.events_per_run
-        due = info.is_continue_as_new_suggested() or (
-            limit is not None and info.get_current_history_length() >= limit
-        )
+        long = limit is not None and info.get_current_history_length() >= limit
+        due = long or info.is_continue_as_new_suggested() or self._machine.leaving
         return due and self._machine.may_be_carried
 
     async def _step(self, step: steps.Step) -> None:

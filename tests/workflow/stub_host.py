@@ -6,7 +6,7 @@ Workflow tests are about the shell and Temporal; the real host has tests of its 
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,10 +25,17 @@ from turnhold.session.values import TextPart, text_of
 from turnhold.session.views import EventView, PageRequest, ReadRequest, ReadResult
 from turnhold.store.objects import Store
 from turnhold.temporal import names
+from turnhold.temporal.gateway import Gateway
 from workflows.session import Session
+
+STORE = Store(MemoryStore())
+"""Of all Sessions of this process."""
 
 WAITS = "wait"
 """The input of a Turn that runs until it is stopped."""
+
+STREAMS = "stream"
+"""The input of a Turn that reports in parts: five fragments, a report each."""
 
 Ended = Callable[[hosting.RunTurnCall], dict[str, Any]]
 
@@ -53,7 +60,6 @@ class StubHost:
         self.numbers: dict[tuple[str, int], int] = {}
         self.outcomes: dict[str, hosting.TurnOutcome] = {}
         self.queue = f"host-{uuid.uuid4()}"
-        self.store = Store(MemoryStore())
         self._stops: dict[str, asyncio.Event] = {}
 
     @activity.defn(name=names.START_PROCESS)
@@ -83,16 +89,32 @@ class StubHost:
         if text_of(call.input) == WAITS:
             await self._stop_of(call.turn_id).wait()
             said = {"state": call.state, "how": "stopped"}
+        elif text_of(call.input) == STREAMS:
+            await self._stream(call)
+            said = {"state": call.state, "how": "completed"}
         else:
             said = {"state": call.state, **self.turn(call)}
-        key = (call.session_id, call.epoch)
-        first = self.numbers.get(key, 1)
-        self.numbers[key] = first + len(said.get("facts", ()))
+        first = self._numbered(call, len(said.get("facts", ())))
         outcome = hosting.TurnOutcome.model_validate(
             {"epoch": call.epoch, "turn_id": call.turn_id, "first": first, **said}
         )
         self.outcomes[call.turn_id] = outcome
         return outcome
+
+    async def _stream(self, call: hosting.RunTurnCall) -> None:
+        session = activity.client().get_workflow_handle(call.session_id)
+        for number in range(5):
+            fact = hosting.OutputWritten(content=(TextPart(text=f"{number} "),))
+            first = self._numbered(call, 1)
+            report = hosting.Report(epoch=call.epoch, first=first, turn_id=call.turn_id, facts=(fact,))
+            await session.signal(names.SIGNAL_REPORT, report)
+
+    def _numbered(self, call: hosting.RunTurnCall, facts: int) -> int:
+        """The number of the first of so many facts in the epoch's outbox."""
+        key = (call.session_id, call.epoch)
+        first = self.numbers.get(key, 1)
+        self.numbers[key] = first + facts
+        return first
 
     @activity.defn(name=names.STOP_TURN)
     async def stop_turn(self, call: hosting.StopTurnCall) -> None:
@@ -107,8 +129,10 @@ class StubHost:
         self.stopped.append(call.reason)
 
     @asynccontextmanager
-    async def serve(self, client: Client, task_queue: str, **options: Any) -> AsyncIterator[None]:
-        """A worker of Sessions and a host, until the block ends."""
+    async def serve(
+        self, client: Client, task_queue: str, *, seals: bool = True, **options: Any
+    ) -> AsyncIterator[None]:
+        """A worker of Sessions, a host, and one of a process's that `seals`, until the block ends."""
         sessions = Worker(
             client,
             task_queue=task_queue,
@@ -121,10 +145,13 @@ class StubHost:
             task_queue=self.queue,
             activities=[self.run_turn, self.stop_turn, self.stop_process],
         )
-        sealing = Worker(
-            client, task_queue=names.store_queue(task_queue), activities=SealActivities(self.store).all
-        )
-        async with sessions, host, sealing:
+        sealing = names.store_queue(task_queue)
+        async with AsyncExitStack() as running:
+            await running.enter_async_context(sessions)
+            await running.enter_async_context(host)
+            if seals:
+                worker = Worker(client, task_queue=sealing, activities=SealActivities(STORE).all)
+                await running.enter_async_context(worker)
             yield
 
 
@@ -150,8 +177,9 @@ async def start(
 
 
 async def read(handle: WorkflowHandle[Any, Any], **wanted: Any) -> ReadResult:
-    latest = handle._client.get_workflow_handle(handle.id)  # pyright: ignore[reportPrivateUsage]
-    return await latest.query(names.QUERY_READ, ReadRequest(**wanted), result_type=ReadResult)
+    """What a caller is answered: by the Session, by its last record, and by the store."""
+    client = handle._client  # pyright: ignore[reportPrivateUsage]
+    return await Gateway(client, "unused", STORE).read(handle.id, ReadRequest(**wanted), 10)
 
 
 async def events(handle: WorkflowHandle[Any, Any]) -> list[EventView]:

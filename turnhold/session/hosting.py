@@ -159,6 +159,13 @@ class AskCreated(Record):
     timeout: float | None = None
 
 
+class AskWithdrawn(Record):
+    """The handler waits for this answer no more: it gave up by itself."""
+
+    kind: Literal["ask_withdrawn"] = "ask_withdrawn"
+    ask_id: str
+
+
 class FunctionReturned(Record):
     """The Turn's function has returned; a started message is still being finished (S-33)."""
 
@@ -179,6 +186,7 @@ Fact = Annotated[
     | MessageStarted
     | MessageSettled
     | AskCreated
+    | AskWithdrawn
     | FunctionReturned
     | ProcessGone,
     Field(discriminator="kind"),

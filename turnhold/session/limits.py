@@ -22,13 +22,14 @@ QUEUE_LIMIT = 1_000  # default and ceiling of `queue_limit`
 HOLDS = 100
 OPEN_MESSAGES = 100  # a Turn
 PENDING_ASKS = 10  # a Turn
+PENDING_ASKS_BYTES = 512 * KIB  # of one Turn, encoded: a run hands them on whole, in one payload
 ASK_PROMPT_BYTES = 256 * KIB
-ASK_ANSWER_BYTES = 64 * KIB
+ASK_ANSWER_BYTES = 64 * KIB  # a text
 ASK_OPTIONS = 100
 ASK_OPTION_ID_BYTES = 128
 ASK_OPTION_LABEL_BYTES = 256
 ASK_OPTION_DESCRIPTION_BYTES = 2 * KIB
-ASK_TEXT_BYTES = 8 * KIB
+ASK_CUSTOM_TEXT_BYTES = 8 * KIB  # beside a choice, or in its place
 
 # --- what a handler may produce ------------------------------------------------------------------
 RESULT_BYTES = 256 * KIB

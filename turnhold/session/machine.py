@@ -17,6 +17,7 @@ from turnhold.session import (
     ids,
     inheritance,
     limits,
+    moving,
     ownership,
     people,
     processes,
@@ -36,7 +37,7 @@ from turnhold.session.views import Judge, ReadRequest, ReadResult, ReceiptView
 
 Handler = Callable[[Transaction, commands.Command], Effect]
 
-NOT_YET = frozenset({"send", "answer", "spawn"})
+NOT_YET = frozenset({"spawn"})
 """Operations that are registered, and rejected `not_implemented` until they are released."""
 
 
@@ -115,7 +116,7 @@ class Machine:
         if request_id in state.receipts or request_id in state.outcomes:
             return request_id
         try:
-            first = receipts.first_receipt(state, command)
+            first = receipts.first_receipt(state, command) or people.first_answer(state, command)
             if first is not None:
                 self._note(request_id, now, replay_of=first.request_id)
             else:
@@ -226,6 +227,15 @@ class Machine:
     def report(self, said: hosting.Report, now: datetime) -> None:
         self._apply(now, lambda tx: reports.report(tx, said))
 
+    def begin_run(self, deployment: str, now: datetime) -> None:
+        """A run begins, on a worker of this deployment; what a move had kept waiting goes on (S-4)."""
+        self._apply(now, lambda tx: moving.runs_on(tx, deployment))
+
+    def runs_on(self, deployment: str, now: datetime) -> None:
+        """A worker of this deployment is at work: `NAME:BUILD`, or `unversioned` (S-4)."""
+        if deployment != self.state.deployment:
+            self._apply(now, lambda tx: moving.runs_on(tx, deployment))
+
     def cancelled(self, now: datetime) -> None:
         """Temporal's own Cancel is a Session cancel (S-90)."""
         self._apply(now, lambda tx: controls.cancel_at_once(tx, "cancel"))
@@ -262,6 +272,11 @@ class Machine:
         state = self.state
         return sealing.is_ending(state) and not state.outstanding and state.recorded == state.judged
 
+    @property
+    def leaving(self) -> bool:
+        """The next run shall be on the current version of the workers, whichever that is (S-4)."""
+        return moving.leaving(self.state)
+
     def read(self, request: ReadRequest, now: datetime) -> ReadResult:
         result = reading.read(self.state, request)
         if request.judge is not None:
@@ -278,6 +293,8 @@ class Machine:
         for step_id, step in state.outstanding.items():
             if isinstance(step, steps.RunTurn) and step_id in begun:
                 state.outstanding[step_id] = step.but(first=False)
+        if self.leaving:
+            state.moving_to = None
         sealing.trim(state, sealing.carried_bytes(state))
         return state
 
@@ -319,6 +336,8 @@ def _judge(tx: Transaction, command: commands.Command) -> Effect:
             return _answer(tx, command)
         case commands.Spawn():
             return ownership.spawn(tx, command)
+        case commands.Move():
+            return moving.move(tx, command)
         case _:
             raise Refused("not_implemented", f"`{command.operation}` is not a command.")
 
@@ -333,21 +352,24 @@ def _enqueue(tx: Transaction, command: commands.Enqueue) -> Effect:
 def _send(tx: Transaction, command: commands.Send) -> Effect:
     """Deliver to exactly that Turn; the declared fallback is decided here, once (S-30)."""
     state = tx.state
+    ownership.authorize(state, command.caller)
     sequence = turns.find(state, command.turn_id)
     turns.refuse_if_closed(state)
-    turn = state.turns.get(sequence)
-    if state.running == sequence and turn is not None and turn.accepts_messages:
+    turn = turns.running_as(state, sequence)
+    if turn is not None and turn.accepts_messages:
+        turns.require_room(state, command.content)
         return people.admit_message(tx, sequence, command)
     if command.fallback == "enqueue":
         made = turns.admit(tx, command.content, command.caller)
         state.admission_tokens += 1
         return Effect(turn=made)
-    if state.running == sequence:
-        raise Refused("turn_not_accepting_messages", f"Turn {command.turn_id} takes no messages.")
-    raise Refused("turn_not_running", f"Turn {command.turn_id} is not running.")
+    if turn is None:
+        raise turns.not_running(state, sequence)
+    raise Refused("turn_not_accepting_messages", f"Turn {command.turn_id} {people.why_deaf(turn)}.")
 
 
 def _answer(tx: Transaction, command: commands.AnswerAsk) -> Effect:
+    ownership.authorize(tx.state, command.caller)
     turns.find(tx.state, command.turn_id)
     return people.answer(tx, command)
 
@@ -356,6 +378,8 @@ def _settle(tx: Transaction, step: steps.Step) -> None:
     match step:
         case steps.StopProcess():
             processes.stopped(tx, step)
+        case steps.DeliverMessage():
+            people.message_handed(tx, step)
         case steps.StartOwned():
             ownership.owned_started(tx, step)
         case steps.Seal():

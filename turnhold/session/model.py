@@ -27,6 +27,7 @@ SessionStatus = Literal["open", "closing", "closed"]
 ClosedHow = Literal["close", "cancel", "idle", "terminated"]
 TurnStatus = Literal["queued", "running", "completed", "failed", "interrupted", "cancelled"]
 HoldKind = Literal["interrupt", "process_failed", "recovery_gap", "storage_pressure"]
+AskStatus = Literal["pending", "answered", "cancelled"]
 StopKind = Literal["interrupt", "session_interrupt", "turn_deadline_elapsed"]
 ProcessStatus = Literal["none", "starting", "live", "stopping"]
 
@@ -67,7 +68,6 @@ class Turn(Lean):
     handler_registered: bool = False
     returned: bool = False  # the host reported that the Turn's function returned
     stop: Stop | None = None
-    messages_admitted: int = 0
 
     @property
     def settled(self) -> bool:
@@ -85,6 +85,7 @@ class Message(Record):
     turn: int
     content: Content
     admitted_at: Timestamp
+    handed: bool = False  # its host has it
     started: bool = False
 
 
@@ -122,17 +123,16 @@ class Ask(Record):
     """A typed question from a running Turn to a person."""
 
     turn: int
-    status: Literal["pending", "answered", "cancelled"] = "pending"
+    status: AskStatus = "pending"
     prompt: str
     control: Control
     answer: Answer | None = None
     answered_by: Origin | None = None
-    response_id: str | None = None
     reason: str | None = None  # why it was cancelled
     created_at: Timestamp
     expires_at: Timestamp | None = None
     settled_at: Timestamp | None = None
-    settled_event: int | None = None  # once that is sealed, the timeline alone tells of it
+    settled_event: int | None = None  # once that has left the state, the timeline alone tells of it
 
 
 class Hold(Record):
@@ -183,6 +183,7 @@ class Receipt(Record):
     message: int | None = None
     hold_id: str | None = None
     ask_id: str | None = None
+    response: str | None = None  # digest of what was answered, under which `response_id`
     spawned: str | None = None  # the Session that a spawn made
     key: str | None = None  # digest of caller, operation, target and idempotency key
     fingerprint: str | None = None
@@ -190,7 +191,7 @@ class Receipt(Record):
 
 _ROW = (
     *("request_id", "operation", "at", "event_sequence", "session_status", "turn", "key", "fingerprint"),
-    *("message", "hold_id", "ask_id", "spawned"),
+    *("message", "hold_id", "ask_id", "spawned", "response"),
 )
 """The fields of a receipt in the order in which it is carried; new ones go to the end."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -272,6 +273,7 @@ class SessionState(BaseModel):
     owner: Owner | None = None
     deployment: str | None = None
     prefix: str = ""  # its folder in the store
+    moving_to: str | None = None  # an accepted move, until the run on the other version begins
 
     # where it stands
     status: SessionStatus = "open"

@@ -1,10 +1,12 @@
 """The public objects, made of the state: what the one query answers."""
 
-from turnhold.session import clock, explaining, ids, limits, timeline
-from turnhold.session.model import Receipt, SessionState, Turn
+from turnhold.session import clock, explaining, ids, limits, sealing, timeline
+from turnhold.session.model import Ask, Event, Receipt, SessionState, Turn
 from turnhold.session.values import OUTPUT, Output, encoded_bytes, merged
 from turnhold.session.views import (
     ArchiveView,
+    AskPage,
+    AsksRequest,
     AskView,
     ProcessView,
     ReadRequest,
@@ -30,7 +32,7 @@ def read(state: SessionState, request: ReadRequest) -> ReadResult:
         extents={t: (record.first_event, record.last_event) for t, record in found.items()},
         pages=tuple(timeline.page(state, wanted) for wanted in request.pages),
         turns=tuple(_turns(state, wanted) for wanted in request.turns),
-        asks=tuple(asks(state)) if request.asks else (),
+        ask_pages=tuple(_asks(state, wanted) for wanted in request.ask_pages),
         explanation=explaining.explain(state) if request.explain else None,
         working=not clock.is_idle(state) and state.status != "closed",
     )
@@ -133,21 +135,80 @@ def _turns(state: SessionState, request: TurnsRequest) -> tuple[TurnView, ...]:
     return tuple(page)
 
 
-def asks(state: SessionState) -> list[AskView]:
-    return [
-        AskView(
-            id=ask_id,
-            turn_id=state.turn_id(ask.turn),
-            status=ask.status,
-            prompt=ask.prompt,
-            control=ask.control,
-            answer=ask.answer,
-            answered_by=ask.answered_by,
-            created_at=ask.created_at,
-            settled_at=ask.settled_at,
-        )
-        for ask_id, ask in state.asks.items()
-    ]
+def _asks(state: SessionState, request: AsksRequest) -> AskPage:
+    """Up to 1 MiB of Asks, in the order in which they were asked."""
+    page: list[AskView] = []
+    size = 0
+    has_more = False
+    passed = request.after is None
+    for ask_id, ask in state.asks.items():
+        if not passed:
+            passed = ask_id == request.after
+            continue
+        turn_id = state.turn_id(ask.turn)
+        wanted = (request.turn_id in (None, turn_id), request.ask_id in (None, ask_id))
+        if not all(wanted) or request.status not in (None, ask.status) or sealing.has_left(state, ask):
+            continue
+        shown = _ask(ask_id, turn_id, ask)
+        size += encoded_bytes(shown)
+        if page and size > limits.PAGE_BYTES:
+            has_more = True
+            break
+        page.append(shown)
+    turn = None if request.turn_id is None else _turn_by_id(state, request.turn_id)
+    return AskPage(
+        asks=tuple(page),
+        has_more=has_more,
+        turn_known=request.turn_id is None or turn is not None,
+        extent=None if turn is None else (turn.first_event, turn.last_event),
+    )
+
+
+class SettledAsks:
+    """The Asks that a stretch of the timeline tells all of, followed event by event."""
+
+    KINDS = ("ask.created", "ask.answered", "ask.cancelled")
+
+    def __init__(self) -> None:
+        self._asked: dict[str, AskView] = {}
+
+    def follow(self, event: Event) -> None:
+        said = event.data
+        ask_id = str(said["ask_id"])
+        if event.kind == "ask.created":
+            self._asked[ask_id] = AskView.model_validate(
+                {
+                    **{"id": ask_id, "turn_id": event.turn_id, "status": "pending"},
+                    **{"prompt": said["prompt"], "control": said["control"], "created_at": event.created_at},
+                }
+            )
+        elif (ask := self._asked.get(ask_id)) is not None:
+            settled = {**ask.model_dump(), "status": event.kind.removeprefix("ask."), **said}
+            self._asked[ask_id] = AskView.model_validate(settled | {"settled_at": event.created_at})
+
+    def found(self, request: AsksRequest) -> list[AskView]:
+        """Those that were settled in it, and are asked for."""
+        return [
+            ask
+            for ask in self._asked.values()
+            if ask.status != "pending"
+            and request.ask_id in (None, ask.id)
+            and request.status in (None, ask.status)
+        ]
+
+
+def _ask(ask_id: str, turn_id: str, ask: Ask) -> AskView:
+    return AskView(
+        id=ask_id,
+        turn_id=turn_id,
+        status=ask.status,
+        prompt=ask.prompt,
+        control=ask.control,
+        answer=ask.answer,
+        answered_by=ask.answered_by,
+        created_at=ask.created_at,
+        settled_at=ask.settled_at,
+    )
 
 
 def receipt(state: SessionState, request_id: str) -> ReceiptView | None:
@@ -175,9 +236,14 @@ def _accepted(state: SessionState, own: Receipt) -> ReceiptView:
         event_sequence=own.event_sequence,
         operation=own.operation,
         turn_id=None if own.turn is None else state.turn_id(own.turn),
-        sequence=own.turn if own.operation in ("create", "enqueue") else None,
+        sequence=own.turn if _admitted_a_turn(own) else None,
         message_id=None if own.message is None else state.message_id(own.message),
         hold_id=own.hold_id,
         ask_id=own.ask_id,
         spawned_id=own.spawned,
     )
+
+
+def _admitted_a_turn(own: Receipt) -> bool:
+    """Also a send does, whose fallback made it an enqueue (S-30)."""
+    return own.operation in ("create", "enqueue") or (own.operation == "send" and own.message is None)

@@ -66,6 +66,7 @@ def record(tx: Transaction, command: Command, request_id: str, effect: Effect, s
         message=effect.message,
         hold_id=effect.hold_id,
         ask_id=effect.ask_id,
+        response=effect.response,
         spawned=effect.spawned,
         key=key,
         fingerprint=None if key is None else command.fingerprint,

@@ -114,6 +114,8 @@ def _turn_fact(tx: Transaction, sequence: int, fact: hosting.Fact) -> None:
             people.message_settled(tx, fact)
         case hosting.AskCreated():
             people.create_ask(tx, sequence, fact)
+        case hosting.AskWithdrawn():
+            people.ask_withdrawn(tx, fact)
         case hosting.FunctionReturned():
             _returned(tx, sequence)
         case hosting.ProcessGone():

@@ -11,7 +11,7 @@ from itertools import takewhile
 from pydantic_core import to_json
 
 from turnhold.session import limits, steps
-from turnhold.session.model import SessionState
+from turnhold.session.model import Ask, SessionState
 from turnhold.session.transaction import Transaction
 from turnhold.session.values import encoded_bytes
 
@@ -68,9 +68,15 @@ def remove(state: SessionState, step: steps.Seal) -> None:
     del state.timeline[:gone]
     for sequence in range(state.turns_after + 1, step.turns[1] + 1):
         state.settled_bytes -= encoded_bytes(state.turns.pop(sequence))
+    on_their_way = {s.ask_id for s in state.outstanding.values() if isinstance(s, steps.AnswerAsk)}
     for ask_id, ask in list(state.asks.items()):
-        if ask.settled_event is not None and ask.settled_event <= step.events[1]:
+        if has_left(state, ask) and ask_id not in on_their_way:
             del state.asks[ask_id]
+
+
+def has_left(state: SessionState, ask: Ask) -> bool:
+    """Whether the sealed timeline tells all of it; it may still be here, on its way to its handler."""
+    return ask.settled_event is not None and ask.settled_event <= state.tail_after
 
 
 def record(state: SessionState, step: steps.Seal) -> SessionState:

@@ -19,6 +19,7 @@ class Effect:
     message: int | None = None
     hold_id: str | None = None
     ask_id: str | None = None
+    response: str | None = None
     spawned: str | None = None
 
 

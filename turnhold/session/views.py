@@ -11,6 +11,7 @@ from turnhold.session.creation import Config
 from turnhold.session.errors import Rejection
 from turnhold.session.model import (
     Answer,
+    AskStatus,
     ClosedHow,
     Control,
     HoldKind,
@@ -108,7 +109,7 @@ class TurnView(Record):
 class AskView(Record):
     id: str
     turn_id: str
-    status: Literal["pending", "answered", "cancelled"]
+    status: AskStatus
     prompt: str
     control: Control
     answer: Answer | None = None
@@ -213,6 +214,10 @@ class Explanation(Record):
 # --- the one query ---------------------------------------------------------------------------------
 
 
+Extent = tuple[int, int | None]
+"""A Turn's first event, and its last one if it has ended."""
+
+
 class PageRequest(Record):
     """Events after `after`: at most `limit`, of these `kinds` (all when empty), of this Turn if named.
 
@@ -234,6 +239,27 @@ class TurnsRequest(Record):
     status: TurnStatus | None = None
 
 
+class AsksRequest(Record):
+    """Retained Asks after the one named `after`, in order; of this Turn, in this status, this one alone."""
+
+    after: str | None = None
+    turn_id: str | None = None
+    ask_id: str | None = None
+    status: AskStatus | None = None
+
+
+class AskPage(Record):
+    """Up to 1 MiB of Asks. `turn_known` is false for a Turn that was named and is not retained.
+
+    `extent` is that of the Turn that was named.
+    """
+
+    asks: tuple[AskView, ...] = ()
+    has_more: bool = False
+    turn_known: bool = True
+    extent: Extent | None = None
+
+
 class Judge(Record):
     """What would become of this command now? Nothing happens: for a Session that has ended (S-3)."""
 
@@ -248,7 +274,7 @@ class ReadRequest(Record):
     turn_ids: tuple[str, ...] = ()
     pages: tuple[PageRequest, ...] = ()
     turns: tuple[TurnsRequest, ...] = ()
-    asks: bool = False
+    ask_pages: tuple[AsksRequest, ...] = ()
     session: bool = True
     judge: Judge | None = None
     explain: bool = False
@@ -261,9 +287,6 @@ class ArchiveView(Record):
     seed: str
     events: int = 0
     turns: int = 0
-
-
-Extent = tuple[int, int | None]
 
 
 class ReadResult(Record):
@@ -283,7 +306,7 @@ class ReadResult(Record):
     extents: dict[str, Extent] = Field(default_factory=dict)
     pages: tuple[EventPage, ...] = ()
     turns: tuple[tuple[TurnView, ...], ...] = ()
-    asks: tuple[AskView, ...] = ()
+    ask_pages: tuple[AskPage, ...] = ()
     judged: ReceiptView | None = None
     explanation: Explanation | None = None
     wake_at: Timestamp | None = None

@@ -11,11 +11,14 @@ from turnhold.session.model import SessionState, Turn
 from turnhold.session.values import encoded_bytes
 from turnhold.session.views import (
     ArchiveView,
+    AskPage,
+    AsksRequest,
     EventPage,
     Extent,
     PageRequest,
     ReadRequest,
     ReadResult,
+    SessionView,
     TurnsRequest,
     TurnView,
 )
@@ -57,13 +60,15 @@ class Archive:
         if view is None or not (view.events or view.turns):
             return result
         folder = self._folder(view.prefix)
-        reader = _Reader(folder, view, result.session.id)
+        reader = _Reader(folder, view, result.session)
         pages = [await reader.page(*pair) for pair in zip(request.pages, result.pages, strict=True)]
         lists = [await reader.turns(*pair) for pair in zip(request.turns, result.turns, strict=True)]
+        asks = [await reader.asks(*pair) for pair in zip(request.ask_pages, result.ask_pages, strict=True)]
         turns, extents = await reader.named([t for t in request.turn_ids if t not in result.turns_by_id])
         return result.but(
             pages=tuple(pages),
             turns=tuple(lists),
+            ask_pages=tuple(asks),
             turns_by_id=result.turns_by_id | turns,
             extents=result.extents | extents,
         )
@@ -80,10 +85,11 @@ class Archive:
 class _Reader:
     """One answer, and the folder with what it lacks."""
 
-    def __init__(self, folder: Folder, view: ArchiveView, session_id: str) -> None:
+    def __init__(self, folder: Folder, view: ArchiveView, session: SessionView) -> None:
         self._folder = folder
         self._view = view
-        self._session_id = session_id
+        self._session_id = session.id
+        self._retained_after = session.retained_after
 
     async def page(self, request: PageRequest, tail: EventPage) -> EventPage:
         """The page of which `tail` is what the state has."""
@@ -126,14 +132,41 @@ class _Reader:
         found: dict[str, TurnView] = {}
         extents: dict[str, Extent] = {}
         for turn_id in turn_ids:
-            number = ids.number_of("trn", self._view.seed, turn_id) or 0
-            if not 1 <= number <= self._view.turns:
-                continue
-            async for record in self._folder.turns(number - 1, number):
+            record = await self._turn(turn_id)
+            if record is not None:
                 output = None if record.output_bytes else ()
                 found[turn_id] = self._shown(record).but(input=record.input, output=output)
                 extents[turn_id] = (record.first_event, record.last_event)
         return found, extents
+
+    async def asks(self, request: AsksRequest, later: AskPage) -> AskPage:
+        """The page of which `later` is what the state has; what is older stands before the first one.
+
+        The state has every Ask that is pending, or was settled since the tail begins.
+        """
+        extent = later.extent
+        if request.turn_id is not None and extent is None:
+            turn = await self._turn(request.turn_id)
+            if turn is None:
+                return later
+            extent = (turn.first_event, turn.last_event)
+            later = later.but(turn_known=True)
+        if request.after is not None or request.status == "pending":
+            return later
+        first, last = extent or (1, None)
+        settled = reading.SettledAsks()
+        after = max(first - 1, self._retained_after)
+        sealed = self._view.events
+        async for event in self._folder.events(after, sealed if last is None else min(last, sealed)):
+            if event.kind in settled.KINDS and request.turn_id in (None, event.turn_id):
+                settled.follow(event)
+        return later.but(asks=(*settled.found(request), *later.asks))
+
+    async def _turn(self, turn_id: str) -> Turn | None:
+        number = ids.number_of("trn", self._view.seed, turn_id) or 0
+        if not 1 <= number <= self._view.turns:
+            return None
+        return [turn async for turn in self._folder.turns(number - 1, number)][0]
 
     def _shown(self, record: Turn) -> TurnView:
         turn_id = ids.numbered("trn", self._view.seed, record.sequence)

@@ -24,9 +24,9 @@ _TRIES = 3  # retention may overtake a reader: its next answer knows the new bou
 class Answers:
     """Reads of Sessions, coalesced and completed."""
 
-    def __init__(self, calls: Calls, store: Store) -> None:
+    def __init__(self, calls: Calls, store: Store | None) -> None:
         self._calls = calls
-        self._archive = Archive(store)
+        self._archive = None if store is None else Archive(store)
         self._readers = Readers(self._query)
 
     async def read(self, session_id: str, request: ReadRequest, seconds: float) -> ReadResult:
@@ -38,6 +38,8 @@ class Answers:
         """
         for tried in range(_TRIES):
             result = await self._readers.read(session_id, request, seconds)
+            if self._archive is None:
+                return result
             try:
                 return await self._archive.complete(request, result)
             except StoreFailed as error:
@@ -61,6 +63,8 @@ class Answers:
         return terminated.overlay(queried.result, description.close_time)
 
     async def _record(self, session_id: str) -> SessionState | None:
+        if self._archive is None:
+            return None
         prefix = await self.prefix(session_id)
         try:
             async with asyncio.timeout(_RECORD_SECONDS):

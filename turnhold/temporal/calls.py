@@ -31,6 +31,7 @@ CALL_SECONDS = 3.0  # start, describe, list
 
 
 _COMPLETED = WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_COMPLETED
+_CONTINUED = WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW
 _NOT_OPEN = QueryRejectCondition.QUERY_REJECT_CONDITION_NOT_OPEN
 _NOT_CLEANLY = QueryRejectCondition.QUERY_REJECT_CONDITION_NOT_COMPLETED_CLEANLY
 
@@ -92,6 +93,8 @@ class Calls:
             if response.HasField("query_rejected"):
                 if response.query_rejected.status == _COMPLETED:
                     return Queried(None)
+                if response.query_rejected.status == _CONTINUED:
+                    continue  # the next run is there by now
                 unclean = True
                 message.query_reject_condition = QueryRejectCondition.QUERY_REJECT_CONDITION_NONE
                 continue
