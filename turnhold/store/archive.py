@@ -166,7 +166,9 @@ class _Reader:
         number = ids.number_of("trn", self._view.seed, turn_id) or 0
         if not 1 <= number <= self._view.turns:
             return None
-        return [turn async for turn in self._folder.turns(number - 1, number)][0]
+        async for turn in self._folder.turns(number - 1, number):
+            return turn
+        return None
 
     def _shown(self, record: Turn) -> TurnView:
         turn_id = ids.numbered("trn", self._view.seed, record.sequence)

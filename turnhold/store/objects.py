@@ -15,16 +15,20 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from obstore import exceptions
 from obstore.store import LocalStore, ObjectStore, from_url
 
+if TYPE_CHECKING:
+    from obstore.store import RetryConfig
+
 CALL_SECONDS = 10.0
 _MARKER = ".turnhold-store"
 _CACHED_SHARE = 8  # one object takes at most this part of the cache
 _SYNCED = os.O_RDONLY
+_NOT_HTTPS = "builder error"  # what is said of an `http://` endpoint without `AWS_ALLOW_HTTP=true`
 _FAILED = (exceptions.BaseError, OSError, ValueError, TimeoutError)
 _MISCONFIGURED = (
     exceptions.PermissionDeniedError,
@@ -87,11 +91,12 @@ class Store:
                 root.mkdir(parents=True, exist_ok=True)
                 (root / _MARKER).touch()
                 return cls(LocalStore(root), root, cache_bytes=cache_bytes)
-            objects = from_url(
-                url,
-                client_options={"timeout": timedelta(seconds=CALL_SECONDS / 2), "connect_timeout": "2s"},
-                retry_config={"max_retries": 2, "retry_timeout": timedelta(seconds=CALL_SECONDS / 2)},
-            )
+            # No options for its client: with any, it would not read those in the environment.
+            retries: RetryConfig = {
+                "max_retries": 2,
+                "retry_timeout": timedelta(seconds=CALL_SECONDS / 2),
+            }
+            objects = from_url(url, retry_config=retries)
         except _FAILED as error:
             raise StoreUnusable(f"TURNHOLD_STORE: {url!r} cannot be used: {_line(error)}") from error
         return cls(objects, cache_bytes=cache_bytes)
@@ -108,7 +113,8 @@ class Store:
             await self.get(name)
             await self.delete([name])
         except StoreError as error:
-            if self._root is not None or isinstance(error.__cause__, _MISCONFIGURED):
+            hopeless = isinstance(error.__cause__, _MISCONFIGURED) or _NOT_HTTPS in str(error)
+            if self._root is not None or hopeless:
                 raise StoreUnusable(f"TURNHOLD_STORE cannot be used: {error}") from error
             return str(error)
         return None

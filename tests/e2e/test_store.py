@@ -1,0 +1,172 @@
+"""Sessions whose past is in the store: a directory, and a bucket behind an S3 endpoint."""
+
+import os
+import random
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
+
+import httpx2
+import pytest
+
+from tests.harness import assert_gapless, poll, settled, timeline
+from turnhold.cli.children import Child, free_port
+from turnhold.cli.stack import Plan, Stack
+from turnhold.client import Client, Problem
+from turnhold.session.values import text_of
+from turnhold.session.views import EventView
+
+BUCKET = "turnhold"
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """A bucket on an S3 server of our own; the settings that lead there."""
+    port = free_port(set())
+    log = tmp_path_factory.mktemp("moto") / "log"
+    program = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    server = Child("S3 server", program, dict(os.environ), log, 5.0)
+    url = f"http://127.0.0.1:{port}"
+    deadline = time.monotonic() + 60
+    with httpx2.Client(trust_env=False) as http:
+        while True:
+            try:
+                assert http.put(f"{url}/{BUCKET}").is_success
+                break
+            except httpx2.TransportError:
+                assert time.monotonic() < deadline, server.output()
+                time.sleep(0.1)
+    yield {
+        "TURNHOLD_STORE": f"s3://{BUCKET}/sessions",
+        "AWS_ENDPOINT_URL": url,
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_REGION": "us-east-1",
+    }
+    server.stop()
+
+
+@pytest.fixture(scope="module", params=["directory", "s3"])
+def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    settings = {} if request.param == "directory" else request.getfixturevalue("bucket")
+    with Stack(Plan(tmp_path_factory.mktemp(request.param), settings=settings)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+async def client(stack: Stack) -> AsyncIterator[Client]:
+    async with Client(stack.api_url) as opened:
+        yield opened
+
+
+async def written(client: Client, count: int, size: int) -> tuple[str, str]:
+    """A Session with one Turn that wrote so many fragments of so many bytes, and the Turn's ID."""
+    made = await client.create_session("script", input=f"emit {count} {size}")
+    assert made.turn is not None
+    turn = await settled(client, made.session.id, made.turn.id, deadline=90)
+    assert turn.status == "completed"
+    return made.session.id, made.turn.id
+
+
+def emitted(count: int, size: int) -> str:
+    return "".join(f"{number} ".ljust(size, "x")[:size] for number in range(1, count + 1))
+
+
+async def test_s15_s80_output_that_left_the_state_reads_as_if_it_had_not(client: Client) -> None:
+    session_id, turn_id = await written(client, 600, 2_000)
+    events = await timeline(client, session_id)
+    assert_gapless(events)
+    output = [event for event in events if event.kind == "turn.output"]
+    said = "".join(part["text"] for event in output for part in event.data["content"])  # type: ignore[index]
+    turn = await client.turn(session_id, turn_id)
+    assert said == emitted(600, 2_000)
+    assert text_of(turn.output or ()) == said
+    assert turn.output_bytes == 1_200_000
+    after = await client.events(session_id, after=output[2].sequence, limit=3)
+    assert after.records == tuple(events[output[2].sequence : output[2].sequence + 3])
+    filtered = await client.events(session_id, kinds=["turn.queued", "turn.completed"])
+    assert [event.kind for event in filtered.records] == ["turn.queued", "turn.completed"]
+    assert not filtered.has_more
+
+
+async def cut_and_rejoin(client: Client, session_id: str, cuts: int, last: int) -> list[EventView]:
+    """The timeline by streams, each cut after a random number of events and rejoined after the last."""
+    chance = random.Random(cuts)
+    lengths = [chance.randint(1, max(2 * last // cuts, 1)) for _ in range(cuts)]
+    seen: list[EventView] = []
+    for length in [*lengths, last]:
+        position = seen[-1].sequence if seen else 0
+        if position >= last:
+            break
+        async with aclosing(client.stream(session_id, after=position)) as stream:
+            async for item in stream:
+                assert isinstance(item, EventView)
+                seen.append(item)
+                length -= 1
+                if not length or item.sequence >= last:
+                    break
+    return seen
+
+
+async def test_s81_a_stream_across_segments_cut_at_random_is_the_timeline_in_pages(client: Client) -> None:
+    session_id = (await client.create_session("script")).session.id
+    for number in range(15):
+        receipt = await client.enqueue(session_id, f"emit 20 {number * 100 + 100} 2")
+        assert receipt.turn_id is not None
+        await settled(client, session_id, receipt.turn_id)
+    events = await timeline(client, session_id)
+    seen = await cut_and_rejoin(client, session_id, 12, len(events))
+    assert seen == events
+
+
+async def test_s83_s92_a_closed_session_needs_no_worker_to_be_read(stack: Stack, client: Client) -> None:
+    session_id, turn_id = await written(client, 200, 2_000)
+    asked = await client.enqueue(session_id, 'ask who?\nreturn {"n": 1}', idempotency_key="asked")
+    ask = (await poll(lambda: client.asks(session_id, status="pending"), what="a question"))[0]
+    answered = await client.answer(session_id, ask.turn_id, ask.id, text="me", response_id="r-1")
+    await settled(client, session_id, asked.turn_id or "")
+    await client.close(session_id)
+    live = (await client.create_session("script", input="say living")).session.id
+    before = {
+        "session": await poll(lambda: _closed(client, session_id)),
+        "events": await timeline(client, session_id),
+        "turns": (await client.list_turns(session_id)).turns,
+        "turn": await client.turn(session_id, turn_id),
+        "asks": await client.asks(session_id),
+    }
+    for worker in stack.workers:
+        worker.stop()
+    try:
+        assert before["session"] == await client.session(session_id)
+        assert before["events"] == await timeline(client, session_id)
+        assert before["turns"] == (await client.list_turns(session_id)).turns
+        assert before["turn"] == await client.turn(session_id, turn_id)
+        assert before["asks"] == await client.asks(session_id)
+        assert [a.status for a in await client.asks(session_id, turn_id=asked.turn_id)] == ["answered"]
+        async with aclosing(client.stream(session_id)) as stream:
+            assert [item async for item in stream] == before["events"]
+        again = await client.enqueue(session_id, 'ask who?\nreturn {"n": 1}', idempotency_key="asked")
+        assert again == asked.but(replay=True)
+        repeated = await client.answer(session_id, ask.turn_id, ask.id, text="me", response_id="r-1")
+        assert repeated == answered.but(replay=True)
+        assert (await client.receipt(session_id, asked.request_id)).turn_id == asked.turn_id
+        with pytest.raises(Problem, match="closed") as refused:
+            await client.enqueue(session_id, "say late")
+        assert refused.value.code == "session_closed"
+        assert (await client.close(session_id)).session_status == "closed"
+        began = time.monotonic()
+        with pytest.raises(Problem) as away:
+            await client.session(live)
+        assert away.value.code == "worker_unavailable"
+        assert time.monotonic() - began < 2.5
+    finally:
+        stack.workers.clear()
+        stack.start_worker()
+        await poll(lambda: client.session(live))
+
+
+async def _closed(client: Client, session_id: str) -> object:
+    session = await client.session(session_id)
+    return session if session.status == "closed" and session.process.status == "none" else None
