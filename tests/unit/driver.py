@@ -64,12 +64,12 @@ class World:
     def cancel(self) -> ReceiptView:
         return self.give(commands.Cancel(request_id=self.request_id()))
 
-    def send(self, turn: int, fallback: Any = None) -> ReceiptView:
+    def send(self, turn: int, fallback: Any = None, text: str = "note") -> ReceiptView:
         return self.give(
             commands.Send(
                 request_id=self.request_id(),
                 turn_id=self.state.turn_id(turn),
-                content=(TextPart(text="note"),),
+                content=(TextPart(text=text),),
                 fallback=fallback,
             )
         )

@@ -21,7 +21,7 @@ from tests.unit.hosting import (
 )
 from turnhold import AskCancelled, Refused, agent, choice
 from turnhold.session import hosting, limits
-from turnhold.session.model import Answer
+from turnhold.session.questions import Answer
 
 
 async def test_s14_a_result_and_a_response():
