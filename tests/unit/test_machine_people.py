@@ -341,3 +341,10 @@ def test_a_run_hands_on_every_question_at_work_and_the_newest_of_the_others() ->
     assert (kept[0], kept[-2:]) == (1, [19, 20]), "its answer is on its way; two wait"
     assert kept[1:] == list(range(21 - len(kept[1:]), 21))
     assert len(kept) < 20
+
+
+def test_s13_a_turn_that_has_spoken_is_never_taken_for_one_that_has_not_begun() -> None:
+    for world in (listening(), asking()):
+        world.lose("not_taken")
+        assert world.statuses() == ["interrupted"]
+        assert world.last("turn.interrupted").data["reason"] == "execution_lost"
