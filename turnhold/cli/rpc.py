@@ -123,7 +123,8 @@ class _Driver:
             if talking.done():
                 talking.result()
                 await self._finish(watching)
-            watching.result() if watching.done() else None
+            if watching.done():
+                watching.result()
         except asyncio.CancelledError:
             await self._stop(watching)
             raise
@@ -149,18 +150,18 @@ class _Driver:
 
     async def _stop(self, watching: "asyncio.Task[None]") -> None:
         """Ctrl-C: stop what runs for this caller; a Session that was made here is closed as well."""
-        talking_to = self._client
+        client = self._client
         with contextlib.suppress(TurnholdError, TimeoutError):
             async with asyncio.timeout(_LEAVING_SECONDS):
                 if self._owns:
                     with contextlib.suppress(Problem):
-                        await talking_to.interrupt(self._id, idempotency_key=self._next_key())
-                    await talking_to.close(self._id, idempotency_key=self._next_key())
+                        await client.interrupt(self._id, idempotency_key=self._next_key())
+                    await client.close(self._id, idempotency_key=self._next_key())
                     await watching
                     return
-                running = (await talking_to.session(self._id)).running_turn_id
+                running = (await client.session(self._id)).running_turn_id
                 if running in self._mine:
-                    await talking_to.interrupt_turn(self._id, running, idempotency_key=self._next_key())
+                    await client.interrupt_turn(self._id, running, idempotency_key=self._next_key())
 
     # --- events ---------------------------------------------------------------------------------
 
@@ -256,7 +257,7 @@ class _Driver:
     def _noted(self, receipt: ReceiptView) -> dict[str, Any]:
         if receipt.status == "pending":
             self._unjudged.append(receipt.request_id)
-        elif receipt.sequence is not None and receipt.turn_id not in (None, *self._ended):
+        elif receipt.sequence is not None and receipt.turn_id and receipt.turn_id not in self._ended:
             self._mine.add(receipt.turn_id)
         return show.receipt_document(receipt)
 
