@@ -26,6 +26,8 @@ with workflow.unsafe.imports_passed_through():
     from workflows import activities, display
     from workflows.incoming import Nonsense, command_of
 
+_MOVE = workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE
+
 _FINAL_EVENTS = 300
 """A closed Session is read by replaying its last run: a longer one hands its state to a short one."""
 
@@ -54,7 +56,7 @@ class Session:
             self._machine = Machine(given.state, log=workflow.logger)
         else:
             raise ApplicationError("a Session starts with `new` or `state`", non_retryable=True)
-        self._machine.state.deployment = _deployment()
+        self._machine.begin_run(_deployment(), workflow.now())
 
     @workflow.run
     async def run(self, given: SessionInput) -> None:
@@ -74,7 +76,8 @@ class Session:
         workflow.continue_as_new(
             given.model_copy(
                 update={"new": None, "owner_state": None, "state": self._machine.carry(self._tasks)}
-            )
+            ),
+            initial_versioning_behavior=_MOVE if self._machine.leaving else None,
         )
 
     def _ended(self) -> bool:
@@ -111,6 +114,11 @@ class Session:
         self._command(commands.AnswerAsk, payload)
 
     @workflow.signal
+    def move(self, *payload: Any) -> None:
+        """An operator's command line (S-4)."""
+        self._command(commands.Move, payload)
+
+    @workflow.signal
     def report(self, *payload: Any) -> None:
         """A host reports facts of the running Turn."""
         try:
@@ -145,6 +153,7 @@ class Session:
 
     def _feed(self, give: Callable[[datetime], object]) -> None:
         """Let the machine judge something, then do what it asks for."""
+        self._machine.runs_on(_deployment(), workflow.now())
         give(workflow.now())
         issued, dropped = self._machine.take()
         for step_id in dropped:
@@ -154,7 +163,7 @@ class Session:
         self._carry_out(issued)
 
     def _carry_out(self, issued: list[steps.Step]) -> None:
-        """Start what the machine issued; while a roll-over is due, leave it to the next run."""
+        """Start what the machine issued; when this run is about to end, leave it to the next one."""
         if not self._rolling_over:
             for step in issued:
                 self._tasks[step.id] = asyncio.create_task(self._step(step), name=f"step {step.id}")
@@ -165,9 +174,8 @@ class Session:
     def _rolling_over(self) -> bool:
         info = workflow.info()
         limit = self._given.events_per_run
-        return info.is_continue_as_new_suggested() or (
-            limit is not None and info.get_current_history_length() >= limit
-        )
+        long = limit is not None and info.get_current_history_length() >= limit
+        return long or info.is_continue_as_new_suggested() or self._machine.leaving
 
     async def _step(self, step: steps.Step) -> None:
         """Carry a step out as an activity, and tell the machine what came of it."""

@@ -119,6 +119,8 @@ class SessionMachine(RuleBasedStateMachine):
         self.tokens = 1
         self.asked = 0
         self.messages: list[str] = []
+        self.deployments = 1
+        self.world.machine.runs_on("shop:1", self.world.now)
         if text:
             self.world.start()
 
@@ -343,9 +345,19 @@ class SessionMachine(RuleBasedStateMachine):
 
     @rule(begun=st.booleans())
     def roll_over(self, begun: bool) -> None:
-        before = self.world.state.last_sequence
-        self.world.roll_over(None if begun else [])
-        assert self.world.state.last_sequence == before
+        before, leaving = self.world.state.last_sequence, self.world.machine.leaving
+        self.deployments += leaving
+        self.world.roll_over(None if begun else [], f"shop:{self.deployments}")
+        moved = leaving and self.world.state.status != "closed"
+        assert self.world.state.last_sequence == before + moved, "a roll-over is no event, a move is one"
+
+    @rule()
+    def move(self) -> None:
+        state = self.world.state
+        idle = state.running is None and (not state.queue or bool(state.holds))
+        receipt = self._give(commands.Move(request_id=self.world.request_id(), to="shop:next"))
+        under_way = state.moving_to is not None
+        assert (receipt.status == "accepted") == (state.status != "closed" and (idle or under_way))
 
     # --- the rules --------------------------------------------------------------------------------
 
@@ -395,7 +407,8 @@ class SessionMachine(RuleBasedStateMachine):
         state = self.world.state
         if state.status == "closed" or not (state.running or (state.queue and not state.holds)):
             return
-        assert state.outstanding or self.world.machine.next_deadline() is not None
+        machine = self.world.machine
+        assert state.outstanding or machine.leaving or machine.next_deadline() is not None
 
     def _what_stands_still_is_explained(self) -> None:
         explanation = explaining.explain(self.world.state)

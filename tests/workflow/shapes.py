@@ -1,5 +1,7 @@
 """Sessions of every shape, to be recorded: `python -m tests.workflow.shapes` writes their histories.
 
+Names of shapes as arguments record these alone.
+
 Record again only when a shape is new: the recorded files are what running Sessions look like, and
 code that cannot replay them would strand those.
 """
@@ -16,7 +18,9 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHandle
 
 from tests.harness import poll
-from tests.workflow.stub_host import WAITS, StubHost, completes, events, read, start, until_idle
+from tests.workflow import fingerprint
+from tests.workflow.stub_host import STREAMS, WAITS, StubHost, completes, events, read, start, until_idle
+from tests.workflow.versioned import Shop
 from turnhold.cli.stack import Plan, Stack
 from turnhold.session import hosting
 from turnhold.session.views import TurnsRequest
@@ -166,9 +170,48 @@ async def _running(handle: Handle, sequence: int) -> str:
     return await poll(turn_id)
 
 
+async def streaming(client: Client, queue: str, _host: StubHost) -> Handle:
+    """A Turn that reports while it runs, and an input and a close that come meanwhile."""
+    handle = await start(client, queue, STREAMS)
+    await handle.signal("enqueue", {"input": STREAMS})
+    await handle.signal("close")
+    await handle.result()
+    return handle
+
+
+async def attached(client: Client, queue: str, _host: StubHost) -> Handle:
+    """A Turn that runs across a roll-over: the run that attaches to it, and in which it is stopped."""
+    handle = await start(client, queue, WAITS, events_per_run=30)
+    latest: Handle = client.get_workflow_handle(handle.id)
+    turn_id = await _running(latest, 1)
+    run = first_run = (await latest.describe()).run_id
+    while run == first_run:
+        await latest.signal("enqueue", {"input": "another"})
+        run = (await latest.describe()).run_id
+    await latest.signal("interrupt", {"turn_id": turn_id})
+    await until_idle(latest)
+    return client.get_workflow_handle(handle.id, run_id=run)
+
+
+async def moved(client: Client, queue: str, _host: StubHost) -> Handle:
+    """Moved from one version of the workers to another: the run that leaves."""
+    shop = Shop(client, queue)
+    async with shop.worker("1", StubHost()), shop.worker("2", StubHost()):
+        await shop.promote("1")
+        handle = await start(client, queue, "one")
+        await until_idle(handle)
+        await shop.promote("2")
+        await handle.signal("move", {"to": f"{shop.name}:2"})
+        await poll(lambda: _has(handle, "session.moved"))
+        return client.get_workflow_handle(handle.id, run_id=handle.first_execution_run_id)
+
+
 SHAPES: dict[str, Shape] = {
     shape.__name__: shape
-    for shape in (idle, conversation, held, died, lost, hibernated, continued, cancelled, interrupted)
+    for shape in (
+        *(idle, conversation, held, died, lost, hibernated, continued, cancelled, interrupted),
+        *(streaming, attached, moved),
+    )
 }
 
 
@@ -182,9 +225,9 @@ async def record(client: Client, name: str) -> str:
         return (await handle.fetch_history()).to_json()
 
 
-async def _record_all(address: str) -> None:
+async def _record_all(address: str, names: list[str]) -> None:
     client = await Client.connect(address, plugins=[PLUGIN])
-    for name in SHAPES:
+    for name in names:
         (HISTORIES / f"{name}.json").write_text(await record(client, name))
 
 
@@ -193,7 +236,9 @@ if __name__ == "__main__":
         stack = Stack(Plan(Path(folder)))
         stack.start()
         try:
-            asyncio.run(_record_all(stack.temporal_address))
+            names = sys.argv[1:] or list(SHAPES)
+            asyncio.run(_record_all(stack.temporal_address, names))
+            fingerprint.write_all(HISTORIES / f"{name}.json" for name in names)
         finally:
             stack.stop()
     sys.exit(0)

@@ -27,6 +27,9 @@ from workflows.session import Session
 WAITS = "wait"
 """The input of a Turn that runs until it is stopped."""
 
+STREAMS = "stream"
+"""The input of a Turn that reports in parts: five fragments, a report each."""
+
 Ended = Callable[[hosting.RunTurnCall], dict[str, Any]]
 
 
@@ -79,16 +82,32 @@ class StubHost:
         if text_of(call.input) == WAITS:
             await self._stop_of(call.turn_id).wait()
             said = {"state": call.state, "how": "stopped"}
+        elif text_of(call.input) == STREAMS:
+            await self._stream(call)
+            said = {"state": call.state, "how": "completed"}
         else:
             said = {"state": call.state, **self.turn(call)}
-        key = (call.session_id, call.epoch)
-        first = self.numbers.get(key, 1)
-        self.numbers[key] = first + len(said.get("facts", ()))
+        first = self._numbered(call, len(said.get("facts", ())))
         outcome = hosting.TurnOutcome.model_validate(
             {"epoch": call.epoch, "turn_id": call.turn_id, "first": first, **said}
         )
         self.outcomes[call.turn_id] = outcome
         return outcome
+
+    async def _stream(self, call: hosting.RunTurnCall) -> None:
+        session = activity.client().get_workflow_handle(call.session_id)
+        for number in range(5):
+            fact = hosting.OutputWritten(content=(TextPart(text=f"{number} "),))
+            first = self._numbered(call, 1)
+            report = hosting.Report(epoch=call.epoch, first=first, turn_id=call.turn_id, facts=(fact,))
+            await session.signal(names.SIGNAL_REPORT, report)
+
+    def _numbered(self, call: hosting.RunTurnCall, facts: int) -> int:
+        """The number of the first of so many facts in the epoch's outbox."""
+        key = (call.session_id, call.epoch)
+        first = self.numbers.get(key, 1)
+        self.numbers[key] = first + facts
+        return first
 
     @activity.defn(name=names.STOP_TURN)
     async def stop_turn(self, call: hosting.StopTurnCall) -> None:

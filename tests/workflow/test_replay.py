@@ -1,6 +1,7 @@
 """Recorded histories replay on today's code, and a changed twin of it does not."""
 
 import asyncio
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from temporalio import workflow
 from temporalio.client import Client, WorkflowHistory
 from temporalio.worker import Replayer
 
+from tests.workflow import fingerprint
 from tests.workflow.shapes import HISTORIES, SHAPES, record
 from turnhold.session.carried import SessionInput
 from turnhold.temporal import names
@@ -35,6 +37,10 @@ def history(path: Path) -> WorkflowHistory:
     return WorkflowHistory.from_json(f"ses_{path.stem}", path.read_text())
 
 
+def before(path: Path) -> str:
+    return fingerprint.stored(path).read_text()
+
+
 def test_every_shape_is_recorded() -> None:
     assert {path.stem for path in RECORDED} == set(SHAPES)
 
@@ -42,6 +48,19 @@ def test_every_shape_is_recorded() -> None:
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
 async def test_a_recorded_session_replays(path: Path) -> None:
     await Replayer(workflows=[Session], plugins=[PLUGIN]).replay_workflow(history(path))
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+async def test_the_commands_of_a_recorded_session_are_what_they_were(path: Path) -> None:
+    """A queue, a time-out, a retry policy: what a replay lets pass, and a change must mean."""
+    assert await fingerprint.of(history(path)) == before(path)
+
+
+async def test_a_changed_time_out_shows_in_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = HISTORIES / "conversation.json"
+    monkeypatch.setattr("workflows.activities._DISPATCH", timedelta(seconds=7))
+    await Replayer(workflows=[Session], plugins=[PLUGIN]).replay_workflow(history(path))
+    assert await fingerprint.of(history(path)) != before(path)
 
 
 WITH_COMMANDS = [path for path in RECORDED if path.stem != "idle"]  # an idle one has none to compare

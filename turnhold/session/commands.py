@@ -146,6 +146,13 @@ class Spawn(Command):
     independent: bool = False
 
 
+class Move(Command):
+    """An operator moves the Session to the deployment `to`, `NAME:BUILD` (S-4). Internal."""
+
+    operation = "move"
+    to: str
+
+
 class InheritedHold(Record):
     id: str
     session_id: str

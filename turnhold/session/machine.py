@@ -16,6 +16,7 @@ from turnhold.session import (
     hosting,
     ids,
     inheritance,
+    moving,
     ownership,
     people,
     processes,
@@ -237,6 +238,15 @@ class Machine:
     def report(self, said: hosting.Report, now: datetime) -> None:
         self._apply(now, lambda tx: reports.report(tx, said))
 
+    def begin_run(self, deployment: str, now: datetime) -> None:
+        """A run begins, on a worker of this deployment; what a move had kept waiting goes on (S-4)."""
+        self._apply(now, lambda tx: moving.runs_on(tx, deployment))
+
+    def runs_on(self, deployment: str, now: datetime) -> None:
+        """A worker of this deployment is at work: `NAME:BUILD`, or `unversioned` (S-4)."""
+        if deployment != self.state.deployment:
+            self._apply(now, lambda tx: moving.runs_on(tx, deployment))
+
     def cancelled(self, now: datetime) -> None:
         """Temporal's own Cancel is a Session cancel (S-90)."""
         self._apply(now, lambda tx: controls.cancel_at_once(tx, "cancel"))
@@ -275,6 +285,11 @@ class Machine:
         starting = any(owned.status == "starting" for owned in state.owned.values())
         return state.status == "closed" and not state.outstanding and not starting
 
+    @property
+    def leaving(self) -> bool:
+        """The next run shall be on the current version of the workers, whichever that is (S-4)."""
+        return moving.leaving(self.state)
+
     def read(self, request: ReadRequest, now: datetime) -> ReadResult:
         result = reading.read(self.state, request)
         if request.judge is not None:
@@ -291,6 +306,8 @@ class Machine:
         for step_id, step in state.outstanding.items():
             if isinstance(step, steps.RunTurn) and step_id in begun:
                 state.outstanding[step_id] = step.but(first=False)
+        if self.leaving:
+            state.moving_to = None
         timeline.trim(state)
         return state
 
@@ -329,6 +346,8 @@ def _judge(tx: Transaction, command: commands.Command, request_id: str) -> Effec
             return _answer(tx, command, request_id)
         case commands.Spawn():
             return ownership.spawn(tx, command)
+        case commands.Move():
+            return moving.move(tx, command)
         case _:
             raise Refused("not_implemented", f"`{command.operation}` is not a command.")
 

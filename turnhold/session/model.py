@@ -205,6 +205,7 @@ class SessionState(BaseModel):
     depth: int = 1
     owner: Owner | None = None
     deployment: str | None = None
+    moving_to: str | None = None  # an accepted move, until the run on the other version begins
 
     # where it stands
     status: SessionStatus = "open"

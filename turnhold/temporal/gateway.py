@@ -7,9 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from temporalio.api.enums.v1 import TaskQueueType
-from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueResponse
 from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
@@ -17,7 +15,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from turnhold.session import ids, limits
 from turnhold.session.carried import SessionInput
-from turnhold.session.commands import PUBLIC, Command
+from turnhold.session.commands import PUBLIC, Command, Move
 from turnhold.session.creation import NewSession
 from turnhold.session.hosting import Report
 from turnhold.session.values import OUTPUT, Output, merged
@@ -32,7 +30,7 @@ from turnhold.session.views import (
     TurnsRequest,
     TurnView,
 )
-from turnhold.temporal import explaining, failures, listing, names, presence, terminated
+from turnhold.temporal import explaining, failures, listing, names, presence, terminated, workers
 from turnhold.temporal.asks import Asks
 from turnhold.temporal.calls import CALL_SECONDS, Calls, bounded
 from turnhold.temporal.creation import Creation
@@ -43,8 +41,8 @@ from turnhold.temporal.watch import Mark
 log = logging.getLogger(__name__)
 
 READ_SECONDS = 2.0  # S-92: a read answers within it, or says that no worker does
+_QUEUE_SECONDS = 0.15
 EXPLAIN_SECONDS = 1.8  # what Temporal knows and, with what is left, what the Session does
-_POLLER_SECONDS = 60.0  # a poller seen longer ago than one long poll is gone
 _TASK = timedelta(seconds=5)  # a task that a killed worker has taken: its Session waits so long (S-24)
 _EVENT_PAGE = limits.PAGE_RECORDS
 
@@ -162,6 +160,20 @@ class Gateway:
         except Ended:
             return await self._late(session_id, command)
         self.on_command(session_id)
+        return await self._receipt(session_id, request_id, seconds)
+
+    async def move(self, session_id: str, to: str, seconds: float) -> ReceiptView:
+        """For an operator: move an idle Session to the current version, which is `to` (S-4).
+
+        Raises:
+            Failure: `session_not_found`, `session_closed`, `session_busy`, `temporal_unavailable`.
+        """
+        request_id = new_request_id()
+        command = Move(request_id=request_id, to=to)
+        try:
+            await self._calls.signal(session_id, command.operation, command, request_id)
+        except Ended as error:
+            raise Failure("session_closed", "This Session is closed.", session_id=session_id) from error
         return await self._receipt(session_id, request_id, seconds)
 
     async def _receipt(self, session_id: str, request_id: str, seconds: float) -> ReceiptView:
@@ -308,11 +320,19 @@ class Gateway:
             if failure.code == "temporal_unavailable":
                 return explaining.temporal_away(session_id, failure.detail)
             if failure.code == "worker_unavailable" and description is not None:
-                return await explaining.without_worker(description)
+                return await explaining.without_worker(description, await self._task_queue_now())
             raise
         if result.explanation is None:  # an older worker's answer
             raise failures.worker_unavailable(session_id)
         return explaining.with_slots(result.explanation, description, datetime.now(UTC))
+
+    async def _task_queue_now(self) -> DescribeTaskQueueResponse | None:
+        """The Sessions' task queue, or None where that takes too long."""
+        try:
+            async with bounded(_QUEUE_SECONDS):
+                return await workers.queue(self.client, self.task_queue, seconds=_QUEUE_SECONDS)
+        except Failure:
+            return None
 
     async def turn(self, session_id: str, turn_id: str) -> TurnView:
         """One Turn with its input and all of its retained output.
@@ -389,23 +409,15 @@ class Gateway:
         """
         return await listing.list_sessions(self.client, environment, wanted, limit, cursor)
 
-    async def worker_polls(self) -> bool:
-        """Whether a worker has asked for work on the Sessions' task queue lately.
+    async def check_workers(self) -> None:
+        """Whether workers run Sessions here.
 
         Raises:
-            Failure: `temporal_unavailable`.
+            Failure: `worker_unavailable`, `temporal_unavailable`, `rate_limited`.
         """
-        request = DescribeTaskQueueRequest(
-            namespace=self.client.namespace,
-            task_queue=TaskQueue(name=self.task_queue),
-            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
-        )
         async with bounded(CALL_SECONDS):
-            answer = await self.client.workflow_service.describe_task_queue(
-                request, timeout=timedelta(seconds=CALL_SECONDS)
-            )
-        now = datetime.now().astimezone().timestamp()
-        return any(now - p.last_access_time.ToSeconds() < _POLLER_SECONDS for p in answer.pollers)
+            found = await workers.queue(self.client, self.task_queue, seconds=CALL_SECONDS)
+        workers.refuse_unless_served(found)
 
 
 _CLOSED_LABELS = {
