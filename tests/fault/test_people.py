@@ -35,7 +35,9 @@ class Parts:
 def parts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Parts]:
     settings = {"TURNHOLD_ROLES": "workflow", "TURNHOLD_RECEIPT_TIMEOUT": "1"}
     with Stack(Plan(tmp_path_factory.mktemp("people"), durable=True, settings=settings)) as stack:
-        yield Parts(stack, stack.workers[0], stack.start_worker({"TURNHOLD_ROLES": "host"}))
+        made = Parts(stack, stack.workers[0], stack.start_worker({"TURNHOLD_ROLES": "host"}))
+        yield made
+        made.host.kill()  # asked to stop, it would wait for Sessions that nobody runs by then
 
 
 @pytest.fixture
@@ -115,6 +117,22 @@ async def test_s42_a_question_dies_with_its_worker_and_the_session_goes_on(
     assert_gapless(events)
     ends = [e.kind for e in events if e.turn_id == ask.turn_id or e.kind == "session.process_failed"]
     assert ends[-3:] == ["ask.cancelled", "turn.interrupted", "session.process_failed"]
+
+
+async def test_s25_a_host_that_stops_still_hears_people(parts: Parts, client: Client) -> None:
+    session_id, ask = await asked(client, "listen 0.1\nask Well?")
+    leaving = parts.host
+    parts.start_host()
+    leaving.terminate()
+    await poll(lambda: "worker stops" in leaving.output(), interval=0.01)
+    message = await client.send(session_id, ask.turn_id, "still there?")
+    await client.answer(session_id, ask.turn_id, ask.id, text="in time")
+    turn = await settled_after_fault(client, session_id, ask.turn_id)
+    assert (turn.status, text_of(turn.output or ())) == (
+        "completed",
+        "heard: still there?\nanswer: in time\n",
+    )
+    assert message.message_id
 
 
 async def test_s43_a_question_outlives_the_api_and_temporal(parts: Parts, client: Client) -> None:
