@@ -41,8 +41,14 @@ class Settings(BaseSettings):
     keys_file: Path | None = Field(
         default=None, description="API keys (hashes only); without it the API serves loopback"
     )
-    deployment: str = Field(default="", description="worker deployment name: Sessions stay on their version; with `TURNHOLD_BUILD_ID`")
-    build_id: str = Field(default="", description="version of the worker within `TURNHOLD_DEPLOYMENT`, another one for each build")
+    deployment: str = Field(
+        default="",
+        description="worker deployment name: Sessions stay on their version; with `TURNHOLD_BUILD_ID`",
+    )
+    build_id: str = Field(
+        default="",
+        description="version of the worker within `TURNHOLD_DEPLOYMENT`, another one for each build",
+    )
     receipt_timeout: float = Field(
         default=10, gt=0, le=60, description="how long the API waits for a receipt"
     )
