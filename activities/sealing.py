@@ -6,7 +6,7 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from turnhold.session.storing import SealCall
+from turnhold.session.handover import SealCall
 from turnhold.store.folder import Folder
 from turnhold.store.objects import Store, StoreFailed
 from turnhold.temporal import names

@@ -8,9 +8,9 @@ from pydantic_core import to_json
 
 from turnhold.session import calls, commands, hosting, ids, steps
 from turnhold.session.creation import Config, NewSession
+from turnhold.session.handover import SealCall
 from turnhold.session.machine import Machine
 from turnhold.session.model import Event, SessionState, Turn, TurnError
-from turnhold.session.storing import SealCall
 from turnhold.session.values import TextPart
 from turnhold.session.views import PageRequest, ReadRequest, ReceiptView
 
@@ -96,12 +96,12 @@ class World:
     def move(self, to: str) -> ReceiptView:
         return self.give(commands.Move(request_id=self.request_id(), to=to))
 
-    def send(self, turn: int, fallback: Any = None) -> ReceiptView:
+    def send(self, turn: int, fallback: Any = None, text: str = "note") -> ReceiptView:
         return self.give(
             commands.Send(
                 request_id=self.request_id(),
                 turn_id=self.state.turn_id(turn),
-                content=(TextPart(text="note"),),
+                content=(TextPart(text=text),),
                 fallback=fallback,
             )
         )

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import to_json
 
-from turnhold.session import carried, commands, hosting, storing, views
+from turnhold.session import carried, commands, handover, hosting, views
 from turnhold.temporal import creation
 
 EXAMPLES = Path(__file__).parent / "wire"
@@ -28,7 +28,8 @@ MODELS: dict[str, type[BaseModel]] = {
         *(views.ReadRequest, views.ReadResult),
         *(hosting.StartProcessCall, hosting.StartProcessResult, hosting.RunTurnCall, hosting.TurnOutcome),
         *(hosting.StopTurnCall, hosting.StopProcessCall, hosting.DeliverMessageCall, hosting.AnswerAskCall),
-        *(hosting.Report, storing.SealCall, carried.SessionInput, creation.Creation, creation.Latest),
+        *(hosting.FindTurnCall, handover.SealCall),
+        *(hosting.Report, carried.SessionInput, creation.Creation, creation.Latest),
     )
 }
 

@@ -1,8 +1,8 @@
 """The calls that hosts and the store receive, made of a step and the state as it is carried out."""
 
 from turnhold.session import hosting, processes, sealing, steps
+from turnhold.session.handover import SealCall
 from turnhold.session.model import SessionState
-from turnhold.session.storing import SealCall
 
 
 def start_process(state: SessionState, step: steps.StartProcess) -> hosting.StartProcessCall:
@@ -69,6 +69,10 @@ def deliver_message(state: SessionState, step: steps.DeliverMessage) -> hosting.
         message_id=step.message_id,
         content=message.content,
     )
+
+
+def find_turn(state: SessionState, step: steps.FindTurn) -> hosting.FindTurnCall:
+    return hosting.FindTurnCall(session_id=state.id, epoch=step.epoch, turn_id=state.turn_id(step.turn))
 
 
 def answer_ask(state: SessionState, step: steps.AnswerAsk) -> hosting.AnswerAskCall | None:

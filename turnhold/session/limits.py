@@ -25,6 +25,7 @@ PENDING_ASKS = 10  # a Turn
 PENDING_ASKS_BYTES = 512 * KIB  # of one Turn, encoded: a run hands them on whole, in one payload
 ASK_PROMPT_BYTES = 256 * KIB
 ASK_ANSWER_BYTES = 64 * KIB  # a text
+LATE_ANSWER_SECONDS = 1.0  # an answer that no worker took for so long: its Turn's host may be gone
 ASK_OPTIONS = 100
 ASK_OPTION_ID_BYTES = 128
 ASK_OPTION_LABEL_BYTES = 256
@@ -60,11 +61,17 @@ OUTCOME_SECONDS = 15 * 60  # every outcome can be read by its request ID at leas
 RECEIPTS_MAX = 2_500  # accepted commands that may not be forgotten yet: past it, `session_busy`
 OUTCOMES_MAX = 1_000  # rejections and replays that a run hands on; the newest
 
+# --- a run, and where it is full -----------------------------------------------------------------------
+RUN_EVENTS = 51_200  # Temporal ends a workflow there
+RUN_BYTES = 50 * MIB  # likewise
+RUN_SIGNALS = 10_000  # past it Temporal refuses every signal, a cancel too
+BUSY_EVENTS = 8_000  # without a worker; a signal is one event, and controls need the rest
+
 # --- the state: what a run carries into the next, one payload of at most 2 MiB -----------------------
 CARRIED_BYTES = 1 * MIB  # all of it; a run is not left while there is more (the store is behind)
 RECEIPTS_BYTES = 320 * KIB  # 2,500 receipts
-QUEUED_BYTES = 640 * KIB  # Turns that wait or run; past it enqueue gets `session_busy`
-TURN_BYTES = 400  # what a queued Turn takes beside its input
+QUEUED_BYTES = 640 * KIB  # Turns that wait or run, and open messages; past it `session_busy`
+TURN_BYTES = 400  # what a queued Turn, or a message, takes beside its content
 TAIL_BYTES = 256 * KIB  # events that are not in the store; past it no further Turn begins
 TAIL_SEALED_AT_BYTES = 128 * KIB  # … past this they are written to the store, without the newest
 TAIL_KEPT_BYTES = 32 * KIB  # … which are read most

@@ -18,10 +18,12 @@ from pydantic import (
 )
 
 from turnhold.session import ids
+from turnhold.session.commands import AnswerAsk
 from turnhold.session.creation import Config
 from turnhold.session.errors import Rejection
+from turnhold.session.questions import Answer, Control
 from turnhold.session.steps import Step
-from turnhold.session.values import Compact, Content, Lean, Origin, Output, Record, Timestamp
+from turnhold.session.values import Content, Lean, Origin, Output, Record, Timestamp
 
 SessionStatus = Literal["open", "closing", "closed"]
 ClosedHow = Literal["close", "cancel", "idle", "terminated"]
@@ -87,36 +89,6 @@ class Message(Record):
     admitted_at: Timestamp
     handed: bool = False  # its host has it
     started: bool = False
-
-
-class Option(Compact):
-    """One choice of an Ask."""
-
-    id: str
-    label: str
-    value: JsonValue = None
-    description: str | None = None
-
-
-class TextControl(Record):
-    type: Literal["text"] = "text"
-
-
-class ChoiceControl(Record):
-    type: Literal["choice"] = "choice"
-    options: tuple[Option, ...]
-    multiple: bool = False
-    allow_text: bool = False
-
-
-Control = Annotated[TextControl | ChoiceControl, Field(discriminator="type")]
-
-
-class Answer(Compact):
-    """What a person answered: text, or selected option IDs (with a custom text where allowed)."""
-
-    text: str | None = None
-    selected: tuple[str, ...] | None = None
 
 
 class Ask(Record):
@@ -304,6 +276,7 @@ class SessionState(BaseModel):
     turns: dict[int, Turn] = Field(default_factory=dict[int, Turn])
     messages: dict[str, Message] = Field(default_factory=dict[str, Message])
     asks: dict[str, Ask] = Field(default_factory=dict[str, Ask])
+    late: dict[str, AnswerAsk] = Field(default_factory=dict[str, AnswerAsk])  # by request ID
     holds: dict[str, Hold] = Field(default_factory=dict[str, Hold])
     owned: dict[str, Owned] = Field(default_factory=dict[str, Owned])
     outstanding: dict[int, Step] = Field(default_factory=dict[int, Step])
@@ -351,6 +324,6 @@ class SessionState(BaseModel):
 
 
 _CONTAINERS = (
-    *("queue", "turns", "messages", "asks", "holds", "owned"),
+    *("queue", "turns", "messages", "asks", "late", "holds", "owned"),
     *("outstanding", "receipts", "keys", "outcomes", "timeline"),
 )

@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 
+from turnhold.session.handover import SealCall
 from turnhold.session.model import Event, SessionState, Turn
-from turnhold.session.storing import SealCall
 from turnhold.store.objects import Missing, Store
 
 _DIGITS = 16  # JSON's largest whole number has as many

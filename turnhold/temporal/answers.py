@@ -5,6 +5,7 @@ closed Session needs no worker to be read (S-83, S-92).
 """
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from turnhold.session.machine import Machine
@@ -22,10 +23,17 @@ _TRIES = 3  # retention may overtake a reader: its next answer knows the new bou
 
 
 class Answers:
-    """Reads of Sessions, coalesced and completed."""
+    """Reads of Sessions, coalesced and completed.
 
-    def __init__(self, calls: Calls, store: Store | None) -> None:
+    Args:
+        on_answer: called with the ID of each Session that a worker has answered for.
+    """
+
+    def __init__(
+        self, calls: Calls, store: Store | None, *, on_answer: Callable[[str], None] = lambda session_id: None
+    ) -> None:
         self._calls = calls
+        self._on_answer = on_answer
         self._archive = None if store is None else Archive(store)
         self._readers = Readers(self._query)
 
@@ -57,6 +65,7 @@ class Answers:
                 return Machine(record).read(request, datetime.now(UTC))
             queried = await self._calls.query(session_id, request, also_completed=True)
             assert queried.result is not None
+        self._on_answer(session_id)
         if not queried.unclean:
             return queried.result
         description = await self._calls.describe(session_id)

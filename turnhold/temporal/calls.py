@@ -25,13 +25,13 @@ from turnhold.temporal import failures, names
 
 QUERY_SECONDS = 1.7  # one query, its collisions included; with `PROBE_SECONDS`, reads end within 2 s
 PROBE_SECONDS = 0.25
+_CONTINUED = WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW
 AWAY_SECONDS = 0.6  # how long a connection that fails is tried again
 SIGNAL_SECONDS = 5.0
 CALL_SECONDS = 3.0  # start, describe, list
 
 
 _COMPLETED = WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_COMPLETED
-_CONTINUED = WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW
 _NOT_OPEN = QueryRejectCondition.QUERY_REJECT_CONDITION_NOT_OPEN
 _NOT_CLEANLY = QueryRejectCondition.QUERY_REJECT_CONDITION_NOT_COMPLETED_CLEANLY
 
