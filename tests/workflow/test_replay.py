@@ -1,6 +1,7 @@
 """Recorded histories replay on today's code, and a changed twin of it does not."""
 
 import asyncio
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,6 @@ from temporalio.worker import Replayer
 
 from tests.workflow import fingerprint
 from tests.workflow.shapes import HISTORIES, SHAPES, record
-from turnhold.session import limits
 from turnhold.session.carried import SessionInput
 from turnhold.temporal import names
 from turnhold.temporal.plugin import PLUGIN
@@ -58,7 +58,7 @@ async def test_the_commands_of_a_recorded_session_are_what_they_were(path: Path)
 
 async def test_a_changed_time_out_shows_in_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     path = HISTORIES / "conversation.json"
-    monkeypatch.setattr(limits, "DISPATCH_SECONDS", 7.0)
+    monkeypatch.setattr("workflows.activities._DISPATCH", timedelta(seconds=7))
     await Replayer(workflows=[Session], plugins=[PLUGIN]).replay_workflow(history(path))
     assert await fingerprint.of(history(path)) != before(path)
 
