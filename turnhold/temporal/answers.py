@@ -16,6 +16,7 @@ from turnhold.store.objects import Missing, Store, StoreFailed
 from turnhold.temporal import names, terminated
 from turnhold.temporal.calls import Calls
 from turnhold.temporal.failures import storage_unavailable
+from turnhold.temporal.pulse import BUSY_SECONDS
 from turnhold.temporal.reader import Readers
 
 _RECORD_SECONDS = 1.5  # with the calls before it, within what a reader waits
@@ -35,17 +36,19 @@ class Answers:
         self._calls = calls
         self._on_answer = on_answer
         self._archive = None if store is None else Archive(store)
-        self._readers = Readers(self._query)
+        self._readers = Readers(self._query, calls.pulse)
 
-    async def read(self, session_id: str, request: ReadRequest, seconds: float) -> ReadResult:
-        """Everything asked for, as of now. `seconds` are for the Session; the store has its own.
+    async def read(
+        self, session_id: str, request: ReadRequest, seconds: float, longest: float = BUSY_SECONDS
+    ) -> ReadResult:
+        """Everything asked for, as of now. The seconds are for the Session; the store has its own.
 
         Raises:
             Failure: `session_not_found`, `worker_unavailable`, `temporal_unavailable`,
                 `storage_unavailable`.
         """
         for tried in range(_TRIES):
-            result = await self._readers.read(session_id, request, seconds)
+            result = await self._readers.read(session_id, request, seconds, longest)
             if self._archive is None:
                 return result
             try:
