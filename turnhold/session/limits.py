@@ -61,6 +61,12 @@ OUTCOME_SECONDS = 15 * 60  # every outcome can be read by its request ID at leas
 RECEIPTS_MAX = 2_500  # accepted commands that may not be forgotten yet: past it, `session_busy`
 OUTCOMES_MAX = 1_000  # rejections and replays that a run hands on; the newest
 
+# --- a run, and where it is full -----------------------------------------------------------------------
+RUN_EVENTS = 51_200  # Temporal ends a workflow there
+RUN_BYTES = 50 * MIB  # likewise
+RUN_SIGNALS = 10_000  # past it Temporal refuses every signal, a cancel too
+BUSY_EVENTS = 8_000  # without a worker; a signal is one event, and controls need the rest
+
 # --- what a run carries into the next (one payload, 2 MiB) -----------------------------------------
 QUEUED_BYTES = 640 * KIB  # Turns that wait or run, and open messages; past it `session_busy`
 TURN_BYTES = 400  # what a queued Turn, or a message, takes beside its content

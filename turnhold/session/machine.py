@@ -13,6 +13,7 @@ from turnhold.session import (
     clock,
     commands,
     controls,
+    headroom,
     hosting,
     ids,
     inheritance,
@@ -290,8 +291,11 @@ class Machine:
         """The next run shall be on the current version of the workers, whichever that is (S-4)."""
         return moving.leaving(self.state)
 
-    def read(self, request: ReadRequest, now: datetime) -> ReadResult:
+    def read(self, request: ReadRequest, now: datetime, used: headroom.Used | None = None) -> ReadResult:
         result = reading.read(self.state, request)
+        if request.headroom and used is not None:
+            measured = headroom.left(self.state, used)
+            result = result.but(session=result.session.but(headroom=measured))
         if request.judge is not None:
             result = result.but(judged=self.judge(request.judge, now))
         return result

@@ -8,7 +8,7 @@ from turnhold.session.errors import Refused, Rejection
 from turnhold.session.model import Outcome, Receipt, SessionState
 from turnhold.session.transaction import Effect, Transaction
 
-_MAY_WAIT = frozenset({"enqueue", "send", "spawn"})  # refused when busy; a control never is (S-95)
+MAY_WAIT = frozenset({"enqueue", "send", "spawn"})  # refused when busy; a control never is (S-95)
 
 
 def key_of(command: Command) -> str | None:
@@ -45,7 +45,7 @@ def admit(state: SessionState, command: Command, now: datetime) -> None:
         Refused: `session_busy`, where only a receipt that may not be forgotten yet could go.
     """
     forget(state, now)
-    if len(state.receipts) >= limits.RECEIPTS_MAX and command.operation in _MAY_WAIT:
+    if len(state.receipts) >= limits.RECEIPTS_MAX and command.operation in MAY_WAIT:
         raise Refused(
             "session_busy",
             "This Session remembers as many recent commands as it can hold; try again later.",

@@ -265,6 +265,7 @@ class ReadRequest(Record):
     session: bool = True
     judge: Judge | None = None
     explain: bool = False
+    headroom: bool = False  # the Session with it: measuring the state costs milliseconds
 
 
 class ReadResult(Record):
