@@ -113,6 +113,8 @@ class _Workers:
             deployment=settings.deployment_name,
             max_processes=settings.max_processes,
         )
+        self._slots = ProcessSlots(self._host)
+        self._calls = HostActivities(self._host, self._slots)
         hosting, workflow = "host" in settings.roles, "workflow" in settings.roles
         self._sessions = self._sessions_worker(client) if workflow else None
         self._starts = self._starts_worker(client) if hosting else None
@@ -155,6 +157,8 @@ class _Workers:
             client,
             task_queue=self._settings.task_queue,
             workflows=[Session],
+            activities=self._calls.at_hand,
+            no_remote_activities=True,
             max_cached_workflows=self._settings.cached_sessions,
             sticky_queue_schedule_to_start_timeout=_STICKY,
             **self._versioning(),
@@ -165,10 +169,10 @@ class _Workers:
         return Worker(
             client,
             task_queue=self._settings.task_queue,
-            activities=HostActivities(self._host).starting,
+            activities=self._calls.starting,
             tuner=WorkerTuner.create_composite(
                 workflow_supplier=FixedSizeSlotSupplier(1),
-                activity_supplier=ProcessSlots(self._host),
+                activity_supplier=self._slots,
                 local_activity_supplier=FixedSizeSlotSupplier(1),
                 nexus_supplier=FixedSizeSlotSupplier(1),
             ),
@@ -182,7 +186,7 @@ class _Workers:
         return Worker(
             client,
             task_queue=self._host.queue,
-            activities=HostActivities(self._host).hosting,
+            activities=self._calls.hosting,
             max_concurrent_activities=self._settings.max_processes + CONTROL_SLOTS,
             max_concurrent_activity_task_polls=4,
             max_heartbeat_throttle_interval=_HEARTBEAT,

@@ -1,6 +1,8 @@
 """Process slots: a host asks for new Processes only while it has room for one."""
 
 import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager
 
 from temporalio.worker import (
     CustomSlotSupplier,
@@ -14,7 +16,7 @@ from activities.host import Host
 
 
 class ProcessSlots(CustomSlotSupplier):
-    """Permits for `start_process`. A permit is a start under way, or a poll for one.
+    """Permits for starts of Processes. A permit is a start under way, or a poll for one.
 
     Permits and Processes together never exceed the host's `max_processes`, so that a start is
     never taken that would have to wait here while another host is free (S-22).
@@ -26,6 +28,16 @@ class ProcessSlots(CustomSlotSupplier):
         self._permits = 0
         self._changed = asyncio.Event()
         host.on_change = self._changed.set
+
+    @contextmanager
+    def spare(self) -> Generator[bool]:
+        """A permit, if there is one, for a start that does not come from the queue."""
+        permit = self._try_reserve()
+        try:
+            yield permit is not None
+        finally:
+            if permit is not None:
+                self._release()
 
     async def reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit:
         while (permit := self._try_reserve()) is None:

@@ -22,6 +22,7 @@ _UNTIL_HEARD = RetryPolicy(
     initial_interval=timedelta(milliseconds=100), maximum_interval=timedelta(seconds=5)
 )
 _WORD = timedelta(seconds=5)  # a host takes note at once: longer, and its task is lost
+_HERE = timedelta(seconds=2)
 _MARGIN = 30.0  # beyond what the host itself allows: only a host that hangs gets here
 
 
@@ -34,7 +35,7 @@ async def execute(state: SessionState, step: steps.Step) -> Any:
     match step:
         case steps.StartProcess():
             call = calls.start_process(state, step)
-            return await workflow.execute_activity(
+            return await _started_here(call) or await workflow.execute_activity(
                 names.START_PROCESS,
                 call,
                 result_type=hosting.StartProcessResult,
@@ -77,6 +78,17 @@ async def execute(state: SessionState, step: steps.Step) -> Any:
             return await _word(names.FIND_TURN, call, step.queue, f"Find turn {step.turn}")
         case _:
             raise NotImplementedError(step.kind)
+
+
+async def _started_here(call: hosting.StartProcessCall) -> hosting.StartProcessResult | None:
+    """The Process, where the worker of this very task can start it at once: no task goes to a queue."""
+    return await workflow.execute_local_activity(
+        names.START_PROCESS_HERE,
+        call,
+        result_type=hosting.StartProcessResult | None,  # type: ignore[arg-type]
+        start_to_close_timeout=_HERE,
+        retry_policy=_ONCE,
+    )
 
 
 async def _control(name: str, call: Any, queue: str, summary: str, patience: float = 0.0) -> None:

@@ -16,12 +16,12 @@ class Contestant(Protocol):
         """A conversation that has done one Turn and is idle."""
         ...
 
-    async def enqueue(self, session: str) -> None:
-        """Give it one more input; return with the receipt."""
+    async def enqueue(self, session: str) -> str:
+        """Give it one more input; return with its receipt, which names the Turn."""
         ...
 
-    async def finished(self, session: str, turns: int) -> None:
-        """Wait until it has done so many Turns."""
+    async def finished(self, session: str, turn: str) -> None:
+        """Wait until that Turn is done."""
         ...
 
     async def conversation(self, turns: int) -> str:

@@ -31,19 +31,20 @@ class LangGraph:
     async def open(self) -> str:
         return await self.first_turn()
 
-    async def enqueue(self, session: str) -> None:
-        await self._enqueued(session)
+    async def enqueue(self, session: str) -> str:
+        body = {"assistant_id": "echo", "input": {"text": "hi"}, "multitask_strategy": "enqueue"}
+        answer = await self.http.post(f"/threads/{session}/runs", json=body)
+        return answer.raise_for_status().json()["run_id"]
 
-    async def finished(self, session: str, turns: int) -> None:
-        answer = await self.http.get(f"/threads/{session}/runs", params={"limit": 1})
-        await self._joined(session, answer.raise_for_status().json()[0]["run_id"])
+    async def finished(self, session: str, turn: str) -> None:
+        (await self.http.get(f"/threads/{session}/runs/{turn}/join")).raise_for_status()
 
     async def conversation(self, turns: int) -> str:
         thread = await self._thread()
         last = ""
         for _ in range(turns):
-            last = await self._enqueued(thread)
-        await self._joined(thread, last)
+            last = await self.enqueue(thread)
+        await self.finished(thread, last)
         return thread
 
     async def end(self, session: str) -> None:
@@ -52,20 +53,12 @@ class LangGraph:
     async def _thread(self) -> str:
         return (await self.http.post("/threads", json={})).raise_for_status().json()["thread_id"]
 
-    async def _enqueued(self, thread: str) -> str:
-        body = {"assistant_id": "echo", "input": {"text": "hi"}, "multitask_strategy": "enqueue"}
-        answer = await self.http.post(f"/threads/{thread}/runs", json=body)
-        return answer.raise_for_status().json()["run_id"]
-
     async def _run_to_end(self, thread: str) -> None:
         body = {"assistant_id": "echo", "input": {"text": "hi"}}
         async with self.http.stream("POST", f"/threads/{thread}/runs/stream", json=body) as response:
             said = "".join([line async for line in response.aiter_lines()])
         if '"said":"hi"' not in said:
             raise RuntimeError(f"a run of langgraph did not end as it should: {said[-500:]}")
-
-    async def _joined(self, thread: str, run: str) -> None:
-        (await self.http.get(f"/threads/{thread}/runs/{run}/join")).raise_for_status()
 
 
 def program() -> Path | None:

@@ -21,32 +21,28 @@ class Turnhold:
 
     async def open(self) -> str:
         created = await self.client.create_session(AGENT, input="hi")
-        await self.finished(created.session.id, 1)
+        assert created.turn is not None
+        await self.finished(created.session.id, created.turn.id)
         return created.session.id
 
-    async def enqueue(self, session: str) -> None:
-        await self._enqueued(session)
-
-    async def _enqueued(self, session: str) -> str:
+    async def enqueue(self, session: str) -> str:
         receipt = await self.client.enqueue(session, "hi")
         if receipt.turn_id is None:
             raise RuntimeError(f"the receipt of an enqueue is {receipt.status}")
         return receipt.turn_id
 
-    async def finished(self, session: str, turns: int) -> None:
-        page = await self.client.list_turns(session, after=turns - 1, limit=1)
-        turn = await self.client.wait_turn(session, page.turns[0].id, patience=120)
-        if turn.status != "completed":
-            raise RuntimeError(f"Turn {turns} is {turn.status}")
+    async def finished(self, session: str, turn: str) -> None:
+        ended = await self.client.wait_turn(session, turn, patience=120)
+        if ended.status != "completed":
+            raise RuntimeError(f"{turn} is {ended.status}")
 
     async def conversation(self, turns: int) -> str:
         created = await self.client.create_session(AGENT, input="hi")
-        last = created.turn.id if created.turn else ""
+        assert created.turn is not None
+        last = created.turn.id
         for _ in range(turns - 1):
-            last = await self._enqueued(created.session.id)
-        turn = await self.client.wait_turn(created.session.id, last, patience=120)
-        if turn.status != "completed":
-            raise RuntimeError(f"the last Turn is {turn.status}")
+            last = await self.enqueue(created.session.id)
+        await self.finished(created.session.id, last)
         return created.session.id
 
     async def end(self, session: str) -> None:

@@ -36,10 +36,10 @@ async def receipt(bench: Bench, contestants: Sequence[Contestant]) -> None:
     async def measure(contestant: Contestant) -> list[float]:
         session = await contestant.open()
         samples: list[float] = []
-        for number in range(each):
-            took, _ = await timed(contestant.enqueue(session))
+        for _ in range(each):
+            took, turn = await timed(contestant.enqueue(session))
             samples.append(took)
-            await contestant.finished(session, number + 2)
+            await contestant.finished(session, turn)
         await contestant.end(session)
         return samples
 
@@ -53,7 +53,8 @@ async def burst(bench: Bench, contestants: Sequence[Contestant]) -> None:
     async def measure(contestant: Contestant) -> list[float]:
         session = await contestant.open()
         took = await asyncio.gather(*(timed(contestant.enqueue(session)) for _ in range(CALLERS)))
-        await contestant.finished(session, CALLERS + 1)
+        for _, turn in took:
+            await contestant.finished(session, turn)
         await contestant.end(session)
         return [max(milliseconds for milliseconds, _ in took)]
 

@@ -14,9 +14,8 @@ async def history(bench: Bench, ground: Ground) -> None:
     async def measure(contestant: Contestant) -> list[float]:
         session = await contestant.open()
         before = await _events(ground, session)
-        for number in range(turns):
-            await contestant.enqueue(session)
-            await contestant.finished(session, number + 2)
+        for _ in range(turns):
+            await contestant.finished(session, await contestant.enqueue(session))
         events = await _events(ground, session) - before
         await contestant.end(session)
         return [events / turns]

@@ -48,6 +48,16 @@ async def idle(client: Client, queue: str, _host: StubHost) -> Handle:
     return handle
 
 
+async def at_hand(client: Client, queue: str, host: StubHost) -> Handle:
+    """Its Process is started by the worker of its first task; a Turn, and another."""
+    host.at_hand = True
+    handle = await start(client, queue, "one")
+    await until_idle(handle)
+    await handle.signal("enqueue", {"input": "two"})
+    await until_idle(handle)
+    return handle
+
+
 async def conversation(client: Client, queue: str, host: StubHost) -> Handle:
     """Completed, failed and completed again, by signals from the API and by hand; then closed."""
 
@@ -247,7 +257,7 @@ SHAPES: dict[str, Shape] = {
     shape.__name__: shape
     for shape in (
         *(idle, conversation, held, died, lost, hibernated, continued, cancelled, interrupted),
-        *(streaming, people, attached, moved),
+        *(streaming, people, attached, moved, at_hand),
     )
 }
 

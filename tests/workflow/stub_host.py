@@ -45,11 +45,14 @@ def completes(call: hosting.RunTurnCall) -> dict[str, Any]:
 class StubHost:
     """Answers every call at once; `init_fails` counts down, `turn` says how a Turn ends.
 
+    `at_hand`: the worker of a workflow task can start a Process at once, without a queue.
+
     `faults` are what becomes of the first calls of `run_turn`: `refused`, or `unheard` of.
     """
 
     def __init__(self, turn: Ended = completes) -> None:
         self.turn = turn
+        self.at_hand = False
         self.init_fails = 0
         self.faults: list[str] = []
         self.epochs: list[int] = []
@@ -59,6 +62,10 @@ class StubHost:
         self.queue = f"host-{uuid.uuid4()}"
         self._stops: dict[str, asyncio.Event] = {}
         self._answers = asyncio.Event()
+
+    @activity.defn(name=names.START_PROCESS_HERE)
+    async def start_process_here(self, call: hosting.StartProcessCall) -> hosting.StartProcessResult | None:
+        return await self.start_process(call) if self.at_hand else None
 
     @activity.defn(name=names.START_PROCESS)
     async def start_process(self, call: hosting.StartProcessCall) -> hosting.StartProcessResult:
@@ -161,7 +168,7 @@ class StubHost:
             client,
             task_queue=task_queue,
             workflows=[Session],
-            activities=[self.start_process],
+            activities=[self.start_process, self.start_process_here],
             **options,
         )
         host = Worker(

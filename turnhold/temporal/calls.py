@@ -16,12 +16,17 @@ from typing import Any
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import QueryRejectCondition, WorkflowExecutionStatus
 from temporalio.api.query.v1 import WorkflowQuery
-from temporalio.api.workflowservice.v1 import QueryWorkflowRequest, SignalWorkflowExecutionRequest
+from temporalio.api.workflowservice.v1 import (
+    QueryWorkflowRequest,
+    QueryWorkflowResponse,
+    SignalWorkflowExecutionRequest,
+)
 from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.service import RPCError, RPCStatusCode
 
 from turnhold.session.views import ReadRequest, ReadResult
 from turnhold.temporal import failures, names
+from turnhold.temporal.pulse import BUSY_SECONDS, Pulse
 
 QUERY_SECONDS = 1.7  # one query, its collisions included; with `PROBE_SECONDS`, reads end within 2 s
 PROBE_SECONDS = 0.25
@@ -44,13 +49,14 @@ class Calls:
 
     def __init__(self, client: Client) -> None:
         self.client = client
+        self.pulse = Pulse()
 
     async def query(self, session_id: str, request: ReadRequest) -> Queried:
         """Ask a Session, which sees every signal that was acknowledged before.
 
         Raises:
             Failure: `session_not_found`, `worker_unavailable` or `temporal_unavailable`, within
-                two seconds (S-92, S-93).
+                two seconds (S-92, S-93); later only where workers answer, and are busy.
         """
         message = QueryWorkflowRequest(
             namespace=self.client.namespace,
@@ -59,14 +65,11 @@ class Calls:
             query_reject_condition=QueryRejectCondition.QUERY_REJECT_CONDITION_NOT_COMPLETED_CLEANLY,
         )
         message.query.query_args.payloads.extend(await self.client.data_converter.encode([request]))
-        clock = _Clock(QUERY_SECONDS)
+        clock = _Clock(QUERY_SECONDS, self.pulse)
         unclean = False
         while clock.left > 0.02:
             try:
-                async with asyncio.timeout(clock.left + 0.05):
-                    response = await self.client.workflow_service.query_workflow(
-                        message, retry=False, timeout=timedelta(seconds=clock.left)
-                    )
+                response = await self._answer(message, clock)
             except TimeoutError:
                 break
             except (RPCError, RuntimeError) as error:
@@ -86,12 +89,33 @@ class Calls:
                 unclean = True
                 message.query_reject_condition = QueryRejectCondition.QUERY_REJECT_CONDITION_NONE
                 continue
+            self.pulse.beat()
             decoded = await self.client.data_converter.decode(
                 list(response.query_result.payloads), [ReadResult]
             )
             return Queried(decoded[0], unclean)
         await self.describe(session_id, seconds=PROBE_SECONDS)
         raise failures.worker_unavailable(session_id)
+
+    async def _answer(self, message: QueryWorkflowRequest, clock: "_Clock") -> QueryWorkflowResponse:
+        """The answer to one query, waited for as long as the clock allows.
+
+        Raises:
+            TimeoutError: the clock has run down.
+        """
+        asked = asyncio.ensure_future(
+            self.client.workflow_service.query_workflow(
+                message, retry=False, timeout=timedelta(seconds=BUSY_SECONDS)
+            )
+        )
+        try:
+            while not asked.done():
+                if clock.left <= 0:
+                    raise TimeoutError
+                await asyncio.wait([asked], timeout=clock.left)
+            return asked.result()
+        finally:
+            asked.cancel()
 
     async def signal(self, session_id: str, name: str, argument: Any, request_id: str | None = None) -> None:
         """Send a signal. With `request_id` the server takes it once, however often it is sent.
@@ -155,16 +179,22 @@ Ended = failures.Ended
 
 
 class _Clock:
-    """How long a call may still take, and how long its connection has been failing."""
+    """How long a call may still take, and how long its connection has been failing.
 
-    def __init__(self, seconds: float) -> None:
+    With a pulse, the seconds are those of silence.
+    """
+
+    def __init__(self, seconds: float, pulse: Pulse | None = None) -> None:
         self._time = asyncio.get_running_loop().time
-        self._deadline = self._time() + seconds
+        self._begun = self._time()
+        self._seconds = seconds
+        self._longest = seconds if pulse is None else BUSY_SECONDS
+        self._pulse = pulse or Pulse()
         self._away_since: float | None = None
 
     @property
     def left(self) -> float:
-        return self._deadline - self._time()
+        return self._pulse.left(self._begun, self._seconds, self._longest)
 
     def note(self, error: Exception, session_id: str, request_id: str | None = None) -> None:
         """Raises once the connection has failed for too long, or for good; else it may be retried."""

@@ -36,6 +36,7 @@ from turnhold.temporal.asks import Asks
 from turnhold.temporal.calls import CALL_SECONDS, Calls, bounded
 from turnhold.temporal.creation import Creation
 from turnhold.temporal.failures import Ended, Failure
+from turnhold.temporal.pulse import BUSY_SECONDS
 from turnhold.temporal.reader import Readers
 from turnhold.temporal.room import Rooms
 from turnhold.temporal.watch import Mark
@@ -71,7 +72,7 @@ class Gateway:
         self.task_queue = task_queue
         self.on_command: Callable[[str], None] = lambda session_id: None
         self._calls = Calls(client)
-        self._readers = Readers(self._query)
+        self._readers = Readers(self._query, self._calls.pulse)
         self._rooms = Rooms(self._calls.describe)
         self.asks = Asks(self.read)
 
@@ -188,7 +189,7 @@ class Gateway:
         pause = 0.02
         while (left := deadline - clock()) > 0:
             try:
-                found = (await self._readers.read(session_id, request, left)).receipts.get(request_id)
+                found = (await self._readers.read(session_id, request, left, left)).receipts.get(request_id)
                 if found is None:
                     found = await self._unjudged(session_id, request_id)
             except Exception as error:  # the command is durable: whatever went wrong, it is pending
@@ -288,13 +289,21 @@ class Gateway:
 
     # --- reads ----------------------------------------------------------------------------------
 
-    async def read(self, session_id: str, request: ReadRequest, seconds: float = READ_SECONDS) -> ReadResult:
+    async def read(
+        self,
+        session_id: str,
+        request: ReadRequest,
+        seconds: float = READ_SECONDS,
+        longest: float = BUSY_SECONDS,
+    ) -> ReadResult:
         """Everything asked for, as of now; coalesced with what others ask of the same Session.
+
+        Gives up after `seconds` without an answer to anybody; while workers answer, after `longest`.
 
         Raises:
             Failure: `session_not_found`, `worker_unavailable`, `temporal_unavailable`.
         """
-        return await self._readers.read(session_id, request, seconds)
+        return await self._readers.read(session_id, request, seconds, longest)
 
     async def _query(self, session_id: str, request: ReadRequest) -> ReadResult:
         queried = await self._calls.query(session_id, request)
@@ -321,7 +330,8 @@ class Gateway:
             description = await self._calls.describe(session_id, seconds=EXPLAIN_SECONDS / 2)
             if description.status not in presence.ALIVE:
                 return await explaining.of_ended(description)
-            result = await self.read(session_id, ReadRequest(explain=True), deadline - clock())
+            left = deadline - clock()
+            result = await self.read(session_id, ReadRequest(explain=True), left, left)
         except Failure as failure:
             if failure.code == "temporal_unavailable":
                 return explaining.temporal_away(session_id, failure.detail)

@@ -9,6 +9,7 @@ SIGNAL_OWNER_STATE = "owner_state"
 SIGNAL_OWNED = "owned"
 
 START_PROCESS = "start_process"
+START_PROCESS_HERE = "start_process_here"
 RUN_TURN = "run_turn"
 STOP_TURN = "stop_turn"
 STOP_PROCESS = "stop_process"

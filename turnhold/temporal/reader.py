@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from turnhold.session.views import AsksRequest, PageRequest, ReadRequest, ReadResult, TurnsRequest
 from turnhold.temporal.failures import Failure, worker_unavailable
+from turnhold.temporal.pulse import BUSY_SECONDS, Pulse
 
 _Large = PageRequest | TurnsRequest | AsksRequest | str
 Query = Callable[[str, ReadRequest], Awaitable[ReadResult]]
@@ -95,20 +96,24 @@ def _cut(result: ReadResult, asked: ReadRequest, mine: ReadRequest) -> ReadResul
 class Readers:
     """One actor per Session that is being read; it goes when nobody waits."""
 
-    def __init__(self, query: Query) -> None:
+    def __init__(self, query: Query, pulse: Pulse | None = None) -> None:
         self._query = query
+        self._pulse = pulse or Pulse()
         self._actors: dict[str, _Actor] = {}
 
-    async def read(self, session_id: str, request: ReadRequest, seconds: float) -> ReadResult:
+    async def read(
+        self, session_id: str, request: ReadRequest, seconds: float, longest: float = BUSY_SECONDS
+    ) -> ReadResult:
         """The answers to `request`, from a query that starts after this call.
 
         Raises:
-            Failure: what the query raised; `worker_unavailable` when `seconds` have passed.
+            Failure: what the query raised; `worker_unavailable` when no worker has answered anything
+                for `seconds`, or when the answer took longer than `longest`.
         """
         actor = self._actors.get(session_id)
         if actor is None:
-            actor = self._actors[session_id] = _Actor(session_id, self._query, self._forget)
-        return await actor.read(request, seconds)
+            actor = self._actors[session_id] = _Actor(session_id, self._query, self._pulse, self._forget)
+        return await actor.read(request, seconds, longest)
 
     def _forget(self, session_id: str) -> None:
         del self._actors[session_id]
@@ -120,24 +125,30 @@ class Readers:
 
 
 class _Actor:
-    def __init__(self, session_id: str, query: Query, forget: Callable[[str], None]) -> None:
+    def __init__(self, session_id: str, query: Query, pulse: Pulse, forget: Callable[[str], None]) -> None:
         self._session_id = session_id
         self._query = query
+        self._pulse = pulse
         self._forget = forget
         self._waiting: list[_Waiter] = []
         self._apart: list[_Waiter] = []
         self._last_failure: Failure | None = None
         self._task = asyncio.create_task(self._run(), name=f"read {session_id}")
 
-    async def read(self, request: ReadRequest, seconds: float) -> ReadResult:
-        waiter = _Waiter(request, asyncio.get_running_loop().create_future())
+    async def read(self, request: ReadRequest, seconds: float, longest: float) -> ReadResult:
+        loop = asyncio.get_running_loop()
+        waiter = _Waiter(request, loop.create_future())
         self._waiting.append(waiter)
+        begun = loop.time()
         try:
-            async with asyncio.timeout(seconds):
-                return await waiter.answer
-        except TimeoutError as error:
-            failure = self._last_failure
-            raise (failure or worker_unavailable(self._session_id)) from error
+            while not waiter.answer.done():
+                left = self._pulse.left(begun, seconds, longest)
+                if left <= 0:
+                    raise self._last_failure or worker_unavailable(self._session_id)
+                await asyncio.wait([waiter.answer], timeout=left)
+            return waiter.answer.result()
+        finally:
+            waiter.answer.cancel()
 
     async def _run(self) -> None:
         await asyncio.sleep(0)  # whoever asks in this turn of the loop shares the first query
