@@ -7,7 +7,7 @@ from typing import Any
 from temporalio import workflow
 from temporalio.common import SearchAttributeUpdate
 
-from turnhold.session import explaining
+from turnhold.session import explaining, people
 from turnhold.session.model import SessionState
 from turnhold.temporal import creation, names
 
@@ -36,7 +36,7 @@ def shown(state: SessionState) -> Shown:
     return Shown(
         status=state.status,
         held=state.held,
-        asking=any(ask.status == "pending" for ask in state.asks.values()),
+        asking=bool(people.pending_asks(state)),
         active=state.last_activity_at,
         settled=state.turns_admitted - len(state.queue) - (state.running is not None),
         latest=creation.Latest(
@@ -89,6 +89,8 @@ def details(state: SessionState) -> str:
     for hold in state.holds.values():
         where = "" if hold.session_id == state.id else f", placed at `{hold.session_id}`"
         lines.append(f"- Hold `{hold.id}`: {hold.kind}{where}")
+    for ask_id in people.pending_asks(state):
+        lines.append(f"- Waits for an answer: Turn {state.asks[ask_id].turn}, `{ask_id}`")
     owned = sum(o.status == "open" for o in state.owned.values())
     if owned:
         lines.append(f"- Open owned Sessions: {owned}")

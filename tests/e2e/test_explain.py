@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from tests.e2e.test_api_faults import temporal
-from tests.e2e.test_controls import begin, begin_running, closed, enqueue
+from tests.e2e.test_controls import begin, begin_running, closed, enqueue, output
 from tests.harness import poll, settled
 from turnhold.cli.stack import Plan, Stack
 from turnhold.client import Client, Problem
@@ -105,14 +105,24 @@ async def test_s94_starting_and_backing_off_end_by_themselves(client: Client) ->
     await settled(client, session_id, made.turn.id)
 
 
-async def test_s94_asking_names_the_question_and_the_answer(client: Client) -> None:
-    session_id, turn_id = await begin(client, "ask Which city?")
+async def test_s94_asking_names_the_question_and_the_answer_that_clears_it(
+    client: Client, http: httpx2.AsyncClient
+) -> None:
+    session_id, turn_id = await begin(client, "ask Which city?\nchoose-many Sure? | yes,no")
     explanation = await explained(client, session_id, "asking")
     (asking,) = explanation.causes
     assert (explanation.moving, asking.turn_id) == (False, turn_id)
     assert asking.clear is not None
     assert asking.clear.path == f"/v1/sessions/{session_id}/turns/{turn_id}/asks/{asking.ask_id}/answer"
-    await client.cancel(session_id)
+    await cleared(http, asking)
+
+    async def next_question() -> Cause | None:
+        causes = (await client.explain(session_id)).causes
+        return next((c for c in causes if c.code == "asking" and c.ask_id != asking.ask_id), None)
+
+    await cleared(http, await poll(next_question))
+    turn = await settled(client, session_id, turn_id)
+    assert output(turn) == "answer: …\nchose: yes\n"
 
 
 async def test_s94_closed_and_unknown(client: Client, stack: Stack) -> None:

