@@ -25,6 +25,7 @@ PENDING_ASKS = 10  # a Turn
 PENDING_ASKS_BYTES = 512 * KIB  # of one Turn, encoded: a run hands them on whole, in one payload
 ASK_PROMPT_BYTES = 256 * KIB
 ASK_ANSWER_BYTES = 64 * KIB  # a text
+LATE_ANSWER_SECONDS = 1.0  # an answer that no worker took for so long: its Turn's host may be gone
 ASK_OPTIONS = 100
 ASK_OPTION_ID_BYTES = 128
 ASK_OPTION_LABEL_BYTES = 256

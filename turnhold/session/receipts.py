@@ -19,8 +19,8 @@ def key_of(command: Command) -> str | None:
     return ids.digest(caller, command.operation, command.target, command.idempotency_key, length=16)
 
 
-def first_receipt(state: SessionState, command: Command) -> Receipt | None:
-    """The receipt of which `command` is an exact retry.
+def first_request(state: SessionState, command: Command) -> str | None:
+    """The request of the accepted command of which this one is an exact retry (S-3).
 
     Raises:
         Refused: `idempotency_conflict`, the same key with another body.
@@ -35,7 +35,7 @@ def first_receipt(state: SessionState, command: Command) -> Receipt | None:
             "idempotency_conflict",
             "This idempotency key was used for another body; use a fresh key for another command.",
         )
-    return receipt
+    return request_id
 
 
 def admit(state: SessionState, command: Command, now: datetime) -> None:

@@ -10,16 +10,15 @@ from pydantic import Field, JsonValue
 from turnhold.session.creation import Config
 from turnhold.session.errors import Rejection
 from turnhold.session.model import (
-    Answer,
     AskStatus,
     ClosedHow,
-    Control,
     HoldKind,
     ProcessStatus,
     SessionStatus,
     TurnError,
     TurnStatus,
 )
+from turnhold.session.questions import Answer, Control
 from turnhold.session.values import Content, Origin, Output, Record, Timestamp
 
 

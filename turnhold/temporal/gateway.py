@@ -195,7 +195,7 @@ class Gateway:
                 if not isinstance(error, Failure):
                     log.exception("the receipt of %s cannot be read", request_id)
                 found = None
-            if found is not None:
+            if found is not None and found.status != "pending":
                 return found
             await asyncio.sleep(min(pause, max(deadline - clock(), 0)))
             pause = min(pause * 2, 0.5)
