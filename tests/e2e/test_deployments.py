@@ -28,10 +28,15 @@ class Operator:
 
     async def run(self, *arguments: str) -> tuple[int, Any, str]:
         """Exit code, the JSON document, and what was said on stderr."""
+        code, out, err = await self.read(*arguments, "--json")
+        return code, json.loads(out) if out else None, err
+
+    async def read(self, *arguments: str) -> tuple[int, str, str]:
+        """The same as people read it."""
         outside = {name: value for name, value in os.environ.items() if not name.startswith("TURNHOLD_")}
         process = await create_subprocess_exec(
             Path(sys.executable).with_name("turnhold"),
-            *("deployment", *arguments, "--json"),
+            *("deployment", *arguments),
             env={
                 **outside,
                 "TURNHOLD_DEPLOYMENT": "shop",
@@ -43,7 +48,7 @@ class Operator:
         )
         out, err = await process.communicate()
         assert process.returncode is not None
-        return process.returncode, json.loads(out) if out else None, err.decode()
+        return process.returncode, out.decode(), err.decode()
 
     async def promote(self, build: str) -> None:
         """As soon as its worker is there."""
@@ -150,6 +155,11 @@ async def test_s4_sessions_stay_until_they_are_moved(own_stack: Stack, own_clien
         return (await operator.run("drain", "1"))[0] == 0
 
     await poll(empty, what="the old version empty")
+    assert await operator.read("drain", "1") == (
+        0,
+        "No open Session is on shop:1: its workers can be stopped.\n",
+        "",
+    )
     old.stop()
     held = (await client.session(busy)).holds[0]
     assert held.kind == "interrupt", "a hold moves with its Session"
@@ -162,6 +172,12 @@ async def test_s4_sessions_stay_until_they_are_moved(own_stack: Stack, own_clien
         ("shop:2", True, 3, 1),
         ("shop:1", False, 0, 0),
     ]
+    _, out, _ = await operator.read("ls")
+    assert [line.split()[:4] for line in out.splitlines()[1:]] == [
+        ["shop:2", "yes", "3", "1"],
+        ["shop:1", "-", "0", "0"],
+    ]
+    assert (await operator.read("move"))[:2] == (0, "Every open Session is on shop:2.\n")
     own_stack.workers.pop().kill()
     (cause,) = (await client.explain(idle)).causes
     assert (cause.code, "shop:2" in cause.message) == ("no_worker", True)
