@@ -40,7 +40,7 @@ def _hibernate_due(state: SessionState) -> datetime | None:
 
 
 def _retry_due(state: SessionState) -> datetime | None:
-    return state.process.retry_at if state.queue and not state.held else None
+    return state.process.retry_at if _may_start(state) else None
 
 
 def next_deadline(state: SessionState) -> datetime | None:
@@ -95,11 +95,17 @@ def advance(tx: Transaction) -> None:
     sealing.advance(tx)
 
 
+def _may_start(state: SessionState) -> bool:
+    """A queued Turn could run; of its Process nothing is said."""
+    open_ = state.status != "closed" and state.moving_to is None
+    return (
+        open_ and state.running is None and bool(state.queue) and not state.held and sealing.has_room(state)
+    )
+
+
 def _start_next(tx: Transaction) -> None:
     state, process = tx.state, tx.state.process
-    if state.running is not None or not state.queue or state.held or state.status == "closed":
-        return
-    if not sealing.has_room(state):
+    if not _may_start(state):
         return
     if process.status == "live":
         turns.dispatch(tx)

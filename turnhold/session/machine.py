@@ -175,6 +175,7 @@ class Machine:
         sequence = tx.state.last_sequence
         clock.advance(tx)
         receipts.record(tx, command, request_id, effect, sequence)
+        sealing.advance(tx)  # once more: a last record that has been written lacks this command
         self._keep(tx)
 
     def reject(self, request_id: str, rejection: Rejection, now: datetime) -> None:
