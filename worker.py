@@ -23,6 +23,8 @@ from temporalio.worker import FixedSizeSlotSupplier, Worker, WorkerDeploymentCon
 from activities.calls import HostActivities
 from activities.host import Host
 from activities.journal import log_json_lines
+from activities.others import Others
+from activities.sessions import SessionActivities
 from activities.slots import ProcessSlots
 from turnhold.agents.definition import AgentDefinition, load_agents
 from turnhold.agents.errors import AgentLoadError
@@ -31,6 +33,7 @@ from turnhold.settings import Settings
 from turnhold.temporal import failures, names
 from turnhold.temporal.connection import CannotConnect, connect
 from turnhold.temporal.gateway import Gateway
+from turnhold.temporal.watch import Watcher
 from workflows.session import Session
 
 log = logging.getLogger("turnhold.worker")
@@ -101,10 +104,14 @@ class _Workers:
     def __init__(self, settings: Settings, client: Client, agents: dict[str, AgentDefinition]) -> None:
         self._settings = settings
         self._namespace = client.namespace
+        self._gateway = Gateway(client, settings.task_queue)
+        self._watcher = Watcher(self._gateway, self._gateway.mark)
+        self._gateway.on_command = self._watcher.poke
         self._host_id = secrets.token_hex(6)
         self._host = Host(
             agents,
-            Gateway(client, settings.task_queue),
+            self._gateway,
+            Others(self._gateway, self._watcher, agents),
             queue=names.host_queue(settings.task_queue, self._host_id),
             deployment=settings.deployment_name,
             max_processes=settings.max_processes,
@@ -136,6 +143,7 @@ class _Workers:
             ended = await asyncio.gather(*running, return_exceptions=True)
             for task in (*reasons, tending):
                 task.cancel()
+            self._watcher.close()
         if failed := next((error for error in ended if isinstance(error, Exception)), None):
             if failures.is_no_namespace(failed):
                 raise WorkerError(f"Temporal has no namespace {self._namespace!r} (TEMPORAL_NAMESPACE)")
@@ -149,6 +157,8 @@ class _Workers:
             client,
             task_queue=self._settings.task_queue,
             workflows=[Session],
+            activities=SessionActivities(self._gateway).local,
+            no_remote_activities=True,
             sticky_queue_schedule_to_start_timeout=_STICKY,
             **self._versioning(),
         )

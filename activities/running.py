@@ -10,6 +10,7 @@ from pydantic_core import to_json
 
 from activities import outcome
 from activities.messages import Inbox
+from activities.others import TurnSessions
 from activities.outbox import Outbox
 from turnhold.agents.blocking import Bridge, SyncContext, SyncTurn, call_in_thread
 from turnhold.agents.content import utf8_bytes
@@ -17,6 +18,7 @@ from turnhold.agents.context import Context
 from turnhold.agents.controls import Reply
 from turnhold.agents.definition import Handler
 from turnhold.agents.errors import AskCancelled
+from turnhold.agents.sessions import Sessions
 from turnhold.agents.turn import Message, MessageHandler, Turn
 from turnhold.session import ids, limits
 from turnhold.session.hosting import (
@@ -35,12 +37,16 @@ class TurnRun:
     """A Turn's handler, what it says, and what is said to it. Made on the Process's loop."""
 
     def __init__(
-        self, call: RunTurnCall, handler: Handler, make_context: Callable[[Any], Context], outbox: Outbox
+        self,
+        call: RunTurnCall,
+        handler: Handler,
+        make_context: Callable[[Any, Sessions], Context],
+        outbox: Outbox,
+        sessions: TurnSessions,
     ) -> None:
         self._call = call
         self._handler = handler
         self._outbox = outbox
-        self._context = make_context(copy.deepcopy(call.state))
         self.turn = Turn(
             self,
             id=call.turn_id,
@@ -49,6 +55,8 @@ class TurnRun:
             origin=call.origin,
             created_at=call.created_at,
         )
+        self._sessions = sessions
+        self._context = make_context(copy.deepcopy(call.state), Sessions(sessions, self.turn.calls))
         self._inbox = Inbox(outbox, self.turn.interrupted)
         self._bridge = Bridge(asyncio.get_running_loop(), self.turn.interrupted)
         self._function: asyncio.Task[TurnOutcome] | None = None
@@ -56,7 +64,6 @@ class TurnRun:
         self._asks: dict[str, tuple[Control, asyncio.Future[Reply]]] = {}
         self._asked = 0
         self._spent = 0
-        self._over = False
 
     async def run(self) -> TurnOutcome:
         """Run the handler to its end. The outcome has no facts yet.
@@ -70,7 +77,7 @@ class TurnRun:
         await asyncio.wait([self._function])
         how = self._stopped() if self._function.cancelled() else self._function.result()
         await self._inbox.close()
-        self._over = True
+        self._sessions.over = True
         return how
 
     async def _call_handler(self) -> TurnOutcome:
@@ -173,5 +180,5 @@ class TurnRun:
         self._spent += size
 
     def _refuse_when_over(self) -> None:
-        if self._over:
+        if self._sessions.over:
             raise RuntimeError("this Turn is over")

@@ -1,4 +1,4 @@
-"""Steps as activities: on which queue, within which time, under which name in the Temporal UI.
+"""Steps of the host as activities: on which queue, within which time, under which name in the Temporal UI.
 
 Only names and models are shared with the host; its implementation is never imported here.
 """
@@ -21,8 +21,18 @@ _ATTACH = timedelta(seconds=limits.ATTACH_SECONDS)
 _MARGIN = 30.0  # beyond what the host itself allows: only a host that hangs gets here
 
 
-async def execute(state: SessionState, step: steps.Step) -> Any:
-    """Carry out one step; answers the host's result.
+Step = (
+    steps.StartProcess
+    | steps.RunTurn
+    | steps.StopTurn
+    | steps.StopProcess
+    | steps.DeliverMessage
+    | steps.AnswerAsk
+)
+
+
+async def execute(state: SessionState, step: Step) -> Any:
+    """Carry out one step of the host's; answers its result.
 
     Raises:
         ActivityError: it was not carried out.
@@ -68,8 +78,6 @@ async def execute(state: SessionState, step: steps.Step) -> Any:
             call = calls.answer_ask(state, step)
             summary = f"Answer to turn {step.turn}"
             return call and await _control(names.ANSWER_ASK, call, step.queue, summary)
-        case _:
-            raise NotImplementedError(step.kind)
 
 
 async def _control(name: str, call: Any, queue: str, summary: str, patience: float = 0.0) -> None:

@@ -194,14 +194,15 @@ def test_s94_queued_behind_the_running_turn_and_the_interrupt_that_makes_way() -
 
 def test_s94_closing_waits_for_each_owned_session() -> None:
     world = World()
-    for name, status in (("one", "open"), ("two", "closed"), ("three", "starting")):
+    for name, status in (("one", "open"), ("two", "starting"), ("three", "independent")):
+        fields = {"status": status} if status != "independent" else {"independent": True}
         world.state.owned[name] = Owned.model_validate(
-            {"session_id": f"ses_{name}", "agent": "a", "status": status, "key": name, "fingerprint": ""}
+            {"session_id": f"ses_{name}", "agent": "a", "turn": 1, **fields}
         )
     world.close()
     causes = explain(world).causes
     assert [cause.code for cause in causes] == ["closing_on_owned"] * 2
-    assert [cause.session_id for cause in causes] == ["ses_one", "ses_three"]
+    assert [cause.session_id for cause in causes] == ["ses_one", "ses_two"]
     assert causes[0].clear == remedies.cancel("ses_one")
     assert not explain(world).moving
 

@@ -15,6 +15,7 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.worker import Worker
 
+from activities.sessions import SessionActivities
 from tests.harness import poll
 from turnhold.session import hosting
 from turnhold.session.carried import SessionInput
@@ -22,6 +23,7 @@ from turnhold.session.creation import Config, NewSession
 from turnhold.session.values import TextPart, text_of
 from turnhold.session.views import EventView, PageRequest, ReadRequest, ReadResult
 from turnhold.temporal import names
+from turnhold.temporal.gateway import Gateway
 from workflows.session import Session
 
 WAITS = "wait"
@@ -109,7 +111,7 @@ class StubHost:
             client,
             task_queue=task_queue,
             workflows=[Session],
-            activities=[self.start_process],
+            activities=[self.start_process, *SessionActivities(Gateway(client, task_queue)).local],
             **options,
         )
         host = Worker(

@@ -1,36 +1,42 @@
 """What an owned Session takes from its owner: holds, and the way it ends (S-71, S-75)."""
 
-from turnhold.session import commands, controls, events, ownership, turns
+from turnhold.session import commands, controls, events, owner, ownership, turns
 from turnhold.session.model import Hold
 from turnhold.session.transaction import Transaction
 from turnhold.session.values import Origin
 
 
+def begin(tx: Transaction, said: commands.OwnerState) -> None:
+    """Apply the snapshot that this Session was started with. The owner counts on it: no answer."""
+    mine = tx.state.owner
+    if mine is not None and mine.session_id == said.owner_id:
+        tx.state.owner = mine.but(version=said.version)
+        _apply(tx, said)
+
+
 def inherit(tx: Transaction, said: commands.OwnerState) -> None:
-    """Apply the owner's snapshot, unless a newer one is applied already."""
-    state = tx.state
-    owner = state.owner
-    if owner is None or owner.session_id != said.owner_id:
+    """Apply the owner's snapshot, unless a newer one is applied already, and acknowledge it."""
+    state, mine = tx.state, tx.state.owner
+    if mine is None or mine.session_id != said.owner_id or mine.gone:
         return
-    if said.gone:
-        state.owner = owner.but(gone=True)
-        return
-    if said.version > owner.version:
-        state.owner = owner.but(version=said.version)
+    if said.version > mine.version:
+        state.owner = mine.but(version=said.version)
         if state.status != "closed":
             _apply(tx, said)
-    ownership.tell_owner(tx)
+    owner.tell(tx)
 
 
 def _apply(tx: Transaction, said: commands.OwnerState) -> None:
     state = tx.state
-    inherited = [hold.id for hold in state.holds.values() if hold.inherited]
     above = {hold.id: hold for hold in said.holds}
-    for hold_id in [h for h in inherited if h not in above]:
-        ownership.release(tx, hold_id, Origin(kind="session", id=said.owner_id))
+    for hold_id in [h.id for h in state.holds.values() if h.inherited and h.id not in above]:
+        owner.release(tx, hold_id, Origin(kind="session", id=said.owner_id))
     for hold in above.values():
-        if hold.id not in inherited:
+        known = state.holds.get(hold.id)
+        if known is None:
             _inherit_hold(tx, hold)
+        else:
+            state.holds[hold.id] = known.but(session_id=hold.session_id)
     if said.mode == "cancel":
         controls.cancel_at_once(tx, said.how or "cancel")
     elif said.mode == "close" and state.status == "open":

@@ -16,7 +16,9 @@ from turnhold.session import (
     hosting,
     ids,
     inheritance,
+    owner,
     ownership,
+    peers,
     people,
     processes,
     reading,
@@ -35,7 +37,7 @@ from turnhold.session.views import Judge, ReadRequest, ReadResult, ReceiptView
 
 Handler = Callable[[Transaction, commands.Command], Effect]
 
-NOT_YET = frozenset({"send", "answer", "spawn"})
+NOT_YET = frozenset({"send", "answer"})
 """Operations that are registered, and rejected `not_implemented` until they are released."""
 
 
@@ -97,7 +99,7 @@ class Machine:
             command = commands.Create(request_id=new.request_id, caller=new.caller)
             receipts.record(tx, command, new.request_id, Effect(turn=first), sequence)
             if owner_state is not None:
-                inheritance.inherit(tx, owner_state)
+                inheritance.begin(tx, owner_state)
 
         machine._apply(now, create)
         return machine
@@ -112,7 +114,8 @@ class Machine:
         if request_id is None:
             state.commands_seen += 1
             request_id = ids.numbered("req", state.seed, state.commands_seen)
-        if request_id in state.receipts or request_id in state.outcomes:
+        command = command.but(request_id=request_id)
+        if self._knows(request_id):
             return request_id
         try:
             first = receipts.first_receipt(state, command)
@@ -128,6 +131,12 @@ class Machine:
             receipts.record_outcome(self.state, request_id, now, rejection=bug)
         return request_id
 
+    def _knows(self, request_id: str) -> bool:
+        """Whether this request is judged, or waits for a step that decides."""
+        state = self.state
+        judged = request_id in state.receipts or request_id in state.outcomes
+        return judged or ownership.pending(state, request_id) or owner.pending(state, request_id)
+
     def _accept(self, command: commands.Command, request_id: str, now: datetime) -> None:
         if command.operation in self._withheld:
             raise Refused("not_implemented", f"`{command.operation}` is not available yet.")
@@ -136,12 +145,13 @@ class Machine:
         effect = _judge(tx, command)
         sequence = tx.state.last_sequence
         clock.advance(tx)
-        receipts.record(tx, command, request_id, effect, sequence)
+        if not effect.deferred:
+            receipts.record(tx, command, request_id, effect, sequence)
         self._keep(tx)
 
     def reject(self, request_id: str, rejection: Rejection, now: datetime) -> None:
         """Record that a signal made no sense, where it at least named its request (S-91)."""
-        if request_id not in self.state.receipts and request_id not in self.state.outcomes:
+        if not self._knows(request_id):
             receipts.record_outcome(self.state, request_id, milliseconds(now), rejection=rejection)
 
     def judge(self, asked: Judge, now: datetime) -> ReceiptView:
@@ -150,7 +160,11 @@ class Machine:
         trial = Machine(self.state.fork(), withheld=self._withheld, log=self._log)
         request_id = trial.command(command, now)
         view = reading.receipt(trial.state, request_id)
-        assert view is not None
+        if view is None:  # an owner's hold: whether that is still there does not matter any more
+            rejected = Rejection(code="session_closed", detail="This Session is closed.")
+            view = ReceiptView(
+                request_id=request_id, status="rejected", session_id=self.state.id, rejection=rejected
+            )
         return view
 
     # --- facts ----------------------------------------------------------------------------------
@@ -215,6 +229,64 @@ class Machine:
         """Temporal's own Cancel is a Session cancel (S-90)."""
         self._apply(now, lambda tx: controls.cancel_at_once(tx, "cancel"))
 
+    # --- facts of other Sessions ----------------------------------------------------------------
+
+    def start_ended(self, step_id: int, start: peers.OwnedStart, now: datetime) -> None:
+        """An owned or independent Session has been started, or its ID is another's."""
+
+        def fact(tx: Transaction) -> None:
+            step = tx.finish(step_id)
+            if isinstance(step, steps.StartOwned):
+                ownership.start_ended(tx, step, start)
+
+        self._apply(now, fact)
+
+    def told(self, step_id: int, told: peers.Told, now: datetime) -> None:
+        """A signal to another Session has arrived, or found that Session gone."""
+
+        def fact(tx: Transaction) -> None:
+            match tx.finish(step_id):
+                case steps.SendOwnerState() as step if not told.reached:
+                    ownership.gone(tx, (step.session_id,))
+                case steps.TellOwner() if not told.reached:
+                    owner.gone(tx)
+                case _:
+                    pass
+
+        self._apply(now, fact)
+
+    def looked(self, step_id: int, seen: peers.Looked, now: datetime) -> None:
+        """Which of the Sessions that were looked for are no more (S-75)."""
+        step = self.state.outstanding.get(step_id)
+
+        def fact(tx: Transaction) -> None:
+            match tx.finish(step_id):
+                case steps.LookForOwned():
+                    ownership.gone(tx, seen.ended)
+                case steps.LookForOwner() as step:
+                    owner.looked(tx, step, seen)
+                case _:
+                    pass
+
+        self._apply(now, fact)
+        if isinstance(step, steps.LookForOwner):
+            self._resume(step, now)
+
+    def _resume(self, step: steps.LookForOwner, now: datetime) -> None:
+        """Judge the command that has waited for this look at the owner (S-52)."""
+        if step.resume is None:
+            return
+        command = commands.Resume.model_validate(step.resume)
+        rejection = controls.owned_by_ancestor(self.state, command.hold_id)
+        if rejection is None:
+            self.command(command, now)
+        else:
+            self.reject(command.request_id or "", rejection, now)
+
+    def doubt(self, session_id: str, now: datetime) -> None:
+        """Temporal says that an owned Session has ended, which may not have said so itself."""
+        self._apply(now, lambda tx: ownership.doubt(tx, session_id))
+
     def owner_said(self, said: commands.OwnerState, now: datetime) -> None:
         self._apply(now, lambda tx: inheritance.inherit(tx, said))
 
@@ -246,8 +318,7 @@ class Machine:
     def finished(self) -> bool:
         """Closed, and nothing is under way any more: the workflow may complete."""
         state = self.state
-        starting = any(owned.status == "starting" for owned in state.owned.values())
-        return state.status == "closed" and not state.outstanding and not starting
+        return state.status == "closed" and not state.outstanding and ownership.settled(state)
 
     def read(self, request: ReadRequest, now: datetime) -> ReadResult:
         result = reading.read(self.state, request)
@@ -265,6 +336,7 @@ class Machine:
         for step_id, step in state.outstanding.items():
             if isinstance(step, steps.RunTurn) and step_id in begun:
                 state.outstanding[step_id] = step.but(first=False)
+        ownership.unwatch(state)
         timeline.trim(state)
         return state
 
@@ -280,7 +352,7 @@ class Machine:
 
     def _keep(self, tx: Transaction) -> None:
         self.state = tx.state
-        self.issued = [step for step in self.issued + tx.issued if step.id not in tx.dropped]
+        self.issued = [step for step in self.issued + tx.issued if step.id in tx.state.outstanding]
         self.dropped += tx.dropped
 
 
@@ -307,7 +379,7 @@ def _judge(tx: Transaction, command: commands.Command) -> Effect:
 
 
 def _enqueue(tx: Transaction, command: commands.Enqueue) -> Effect:
-    ownership.authorize(tx.state, command.caller)
+    owner.authorize(tx.state, command.caller)
     sequence = turns.admit(tx, command.input, command.caller)
     tx.state.admission_tokens += 1
     return Effect(turn=sequence)
@@ -339,7 +411,5 @@ def _settle(tx: Transaction, step: steps.Step) -> None:
     match step:
         case steps.StopProcess():
             processes.stopped(tx, step)
-        case steps.StartOwned():
-            ownership.owned_started(tx, step)
         case _:
             pass

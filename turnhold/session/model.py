@@ -191,21 +191,21 @@ class Owner(Record):
 
     session_id: str
     version: int = 0  # of the snapshot applied last
-    told: int = 0  # the version it was told of last
     gone: bool = False  # it ended without saying so
+    looked_at: Timestamp | None = None  # when it was last looked for
 
 
 class Owned(Record):
-    """A Session that this one spawned (or, independent, only started)."""
+    """A Session that this one spawned and that is not closed (or, independent, is being started)."""
 
     session_id: str
     agent: str
-    status: Literal["starting", "open", "closed"] = "starting"
+    status: Literal["starting", "open"] = "starting"
     independent: bool = False
-    key: str  # digest of the spawn key
-    fingerprint: str
+    turn: int  # the Turn that spawned it
+    requests: tuple[str, ...] = ()  # that wait for its start: their receipts come then
     acknowledged: int = 0  # the newest `owner_state` version it has applied
-    placed: tuple[str, ...] = ()  # interrupt holds that this Session placed on it
+    watched: bool = False  # Temporal tells this run when it ends
 
 
 class SessionState(BaseModel):
@@ -246,6 +246,7 @@ class SessionState(BaseModel):
     commands_seen: int = 0
     steps_issued: int = 0
     owner_version: int = 0  # of the `owner_state` this Session sends to those it owns
+    owned_looked_at: Timestamp | None = None  # when it was last looked whether those are still there
     committed: JsonValue = None  # the conversation's state, S-18
     running: int | None = None
     process: Process = Process()
@@ -258,7 +259,8 @@ class SessionState(BaseModel):
     messages: dict[str, Message] = Field(default_factory=dict[str, Message])
     asks: dict[str, Ask] = Field(default_factory=dict[str, Ask])
     holds: dict[str, Hold] = Field(default_factory=dict[str, Hold])
-    owned: dict[str, Owned] = Field(default_factory=dict[str, Owned])
+    owned: dict[str, Owned] = Field(default_factory=dict[str, Owned])  # by the spawn key's digest
+    spawned: dict[str, str] = Field(default_factory=dict[str, str])  # likewise, for life: body, Session ID
     outstanding: dict[int, Step] = Field(default_factory=dict[int, Step])
     receipts: dict[str, Receipt] = Field(default_factory=dict[str, Receipt])
     keys: dict[str, str] = Field(default_factory=dict[str, str], exclude=True)
@@ -294,6 +296,6 @@ class SessionState(BaseModel):
 
 
 _CONTAINERS = (
-    *("queue", "turns", "messages", "asks", "holds", "owned"),
+    *("queue", "turns", "messages", "asks", "holds", "owned", "spawned"),
     *("outstanding", "receipts", "keys", "outcomes", "timeline"),
 )

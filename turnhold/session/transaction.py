@@ -20,6 +20,7 @@ class Effect:
     hold_id: str | None = None
     ask_id: str | None = None
     spawned: str | None = None
+    deferred: bool = False  # a step decides: the receipt comes with its fact
 
 
 class Transaction:

@@ -17,10 +17,10 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from turnhold.session import ids, limits
 from turnhold.session.carried import SessionInput
-from turnhold.session.commands import PUBLIC, Command
+from turnhold.session.commands import PUBLIC, Command, Spawn
 from turnhold.session.creation import NewSession
 from turnhold.session.hosting import Report
-from turnhold.session.values import OUTPUT, Output, merged
+from turnhold.session.values import OUTPUT, Origin, Output, merged
 from turnhold.session.views import (
     Explanation,
     Judge,
@@ -34,7 +34,7 @@ from turnhold.session.views import (
 )
 from turnhold.temporal import explaining, failures, listing, names, presence, terminated
 from turnhold.temporal.calls import CALL_SECONDS, Calls, bounded
-from turnhold.temporal.creation import Creation
+from turnhold.temporal.creation import TASK_SECONDS, Creation
 from turnhold.temporal.failures import Ended, Failure
 from turnhold.temporal.reader import Readers
 from turnhold.temporal.watch import Mark
@@ -44,7 +44,6 @@ log = logging.getLogger(__name__)
 READ_SECONDS = 2.0  # S-92: a read answers within it, or says that no worker does
 EXPLAIN_SECONDS = 1.8  # what Temporal knows and, with what is left, what the Session does
 _POLLER_SECONDS = 60.0  # a poller seen longer ago than one long poll is gone
-_TASK = timedelta(seconds=5)  # a task that a killed worker has taken: its Session waits so long (S-24)
 _EVENT_PAGE = limits.PAGE_RECORDS
 
 
@@ -99,7 +98,7 @@ class Gateway:
                     task_queue=self.task_queue,
                     id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                     id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-                    task_timeout=_TASK,
+                    task_timeout=timedelta(seconds=TASK_SECONDS),
                     memo={names.MEMO_SESSION: made},
                     search_attributes=made.attributes(),
                     static_summary=made.summary(),
@@ -138,6 +137,20 @@ class Gateway:
             session_id=session_id,
         )
 
+    async def made_by(self, session_id: str, caller: Origin, idempotency_key: str) -> bool:
+        """Whether this caller has created the Session with this key.
+
+        Raises:
+            Failure: it is not known now.
+        """
+        try:
+            first = await self._creation(session_id)
+        except Failure as failure:
+            if failure.code == "session_not_found":
+                return False
+            raise
+        return first is not None and (first.caller, first.idempotency_key) == (caller, idempotency_key)
+
     async def _creation(self, session_id: str) -> Creation | None:
         description = await self._calls.describe(session_id)
         return await description.memo_value(names.MEMO_SESSION, None, type_hint=Creation)
@@ -160,9 +173,25 @@ class Gateway:
         except Ended:
             return await self._late(session_id, command)
         self.on_command(session_id)
-        return await self._receipt(session_id, request_id, seconds)
+        return await self.awaited(session_id, request_id, seconds)
 
-    async def _receipt(self, session_id: str, request_id: str, seconds: float) -> ReceiptView:
+    async def spawn(self, session_id: str, command: Spawn, seconds: float) -> ReceiptView:
+        """Ask a Session to start another one, for its running Turn; as `command`, of which it is one.
+
+        Raises:
+            Failure: as `command`; `session_closed` when the Session has ended.
+        """
+        request_id = command.request_id or new_request_id()
+        try:
+            await self._calls.signal(
+                session_id, command.operation, command.but(request_id=request_id), request_id
+            )
+        except Ended as ended:
+            raise Failure("session_closed", "This Session is closed.", session_id=session_id) from ended
+        return await self.awaited(session_id, request_id, seconds)
+
+    async def awaited(self, session_id: str, request_id: str, seconds: float) -> ReceiptView:
+        """The receipt of a durable command, `pending` if it does not come within `seconds`."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + seconds
         request = ReadRequest(request_ids=(request_id,))
@@ -244,13 +273,13 @@ class Gateway:
             raise
         return True
 
-    async def ended(self, session_ids: Sequence[str]) -> set[str]:
-        """For a host: which of these Sessions are no more (S-26).
+    async def ended(self, session_ids: Sequence[str], *, unsaid: bool = False) -> set[str]:
+        """Which of these Sessions are no more (S-26); with `unsaid` but for those that completed (S-75).
 
         Raises:
             Failure: it is not known now.
         """
-        return await presence.ended(self.client, session_ids)
+        return await presence.ended(self.client, session_ids, unsaid=unsaid)
 
     async def expects(self, session_id: str, epoch: int) -> bool:
         """For a host: whether this Session counts on its Process of that epoch (S-26).

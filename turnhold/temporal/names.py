@@ -15,6 +15,10 @@ STOP_PROCESS = "stop_process"
 DELIVER_MESSAGE = "deliver_message"
 ANSWER_ASK = "answer_ask"
 
+START_SESSION = "start_session"
+MADE_BY = "made_by"
+ENDED_SESSIONS = "ended_sessions"
+
 MEMO_SESSION = "turnhold"
 """Memo key: what creation decided (`creation.Creation`), so that a retry needs no worker."""
 
