@@ -14,8 +14,9 @@ from temporalio.common import RetryPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ActivityError, ApplicationError, WorkflowAlreadyStartedError
 from temporalio.workflow import ChildWorkflowCancellationType, ParentClosePolicy
 
-from turnhold.session import owner, ownership, peers, steps
+from turnhold.session import ownership, peers, steps
 from turnhold.session.carried import SessionInput
+from turnhold.session.commands import OwnedReport
 from turnhold.session.machine import Machine
 from turnhold.temporal import names
 from turnhold.temporal.creation import TASK_SECONDS, Creation
@@ -71,15 +72,16 @@ async def tell(machine: Machine, step: steps.SendOwnerState | steps.TellOwner) -
     while True:
         try:
             if isinstance(step, steps.SendOwnerState):
-                await there.signal(names.SIGNAL_OWNER_STATE, ownership.snapshot(machine.state))
-            else:
-                await there.signal(names.SIGNAL_OWNED, owner.report(machine.state))
+                said = ownership.snapshot(machine.state)
+                await there.signal(names.SIGNAL_OWNER_STATE, said)
+                return peers.Told(reached=True, version=said.version)
+            closed = OwnedReport(session_id=machine.state.id, closed_how=machine.state.closed_how or "")
+            await there.signal(names.SIGNAL_OWNED, closed)
+            return peers.Told(reached=True)
         except ApplicationError as error:
             if "limit" not in error.message:
                 return peers.Told(reached=False)
             await asyncio.sleep(_FULL_SECONDS)
-        else:
-            return peers.Told(reached=True)
 
 
 async def look(machine: Machine, step: steps.LookForOwned | steps.LookForOwner) -> peers.Looked:

@@ -7,13 +7,13 @@ terminate whom they like.
 
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pydantic_core import to_json
 
-from turnhold.session import commands, hosting, owner, ownership, peers, steps
+from turnhold.session import commands, hosting, ownership, peers, steps
 from turnhold.session.creation import Config, NewSession
 from turnhold.session.machine import Machine
 from turnhold.session.model import SessionState
@@ -160,13 +160,18 @@ class Family:
         """One thing that is under way happens: any."""
         self.actions.pop(self.dice.randrange(len(self.actions)))()
 
-    def settle(self) -> None:
-        """Everything under way happens, and what comes of it, until nothing does."""
+    def each_step(self) -> Iterator[None]:
+        """Now, and after each thing that is under way, and what comes of it, until nothing is."""
         for _ in range(100_000):
+            yield
             if not self.actions:
                 return
             self.step()
         raise AssertionError("they never come to rest")
+
+    def settle(self) -> None:
+        for _ in self.each_step():
+            pass
 
     def state(self, session_id: str) -> SessionState:
         return self.machines[session_id].state
@@ -226,9 +231,11 @@ class Family:
                 self._start(session_id, run, step, ownership.snapshot(machine.state))
             case steps.SendOwnerState():
                 said = ownership.snapshot(machine.state)
-                self._signal(session_id, run, step, lambda m: m.owner_said(said, self.now))
+                self._signal(session_id, run, step, lambda m: m.owner_said(said, self.now), said.version)
             case steps.TellOwner():
-                report = owner.report(machine.state)
+                how = machine.state.closed_how
+                assert how
+                report = commands.OwnedReport(session_id=session_id, closed_how=how)
                 self._signal(session_id, run, step, lambda m: m.owned_said(report, self.now))
             case steps.LookForOwned():
                 wanted = ownership.unwatched(machine.state)
@@ -282,17 +289,24 @@ class Family:
             self._later(lambda: self._fact(owner_id, run, lambda m: m.doubt(session_id, self.now)))
 
     def _signal(
-        self, session_id: str, run: int, step: Any, give: Callable[[Machine], None], *, again: bool = True
+        self,
+        session_id: str,
+        run: int,
+        step: Any,
+        give: Callable[[Machine], None],
+        version: int | None = None,
+        *,
+        again: bool = True,
     ) -> None:
         def deliver() -> None:
             there = step.session_id in self.machines and not self._ended(step.session_id)
             if there:
                 give(self.machines[step.session_id])
                 self._carry_out(step.session_id)
-            told = peers.Told(reached=there)
+            told = peers.Told(reached=there, version=version)
             self._fact(session_id, run, lambda m: m.told(step.id, told, self.now))
             if there and again and self.dice.random() < 0.2:
-                self._signal(session_id, run, step, give, again=False)
+                self._signal(session_id, run, step, give, version, again=False)
 
         self._later(deliver)
 

@@ -6,7 +6,7 @@ import pytest
 
 from api.app import create_app
 from tests.unit.driver import START, World, running
-from turnhold.session import commands, explaining, hosting, remedies, steps
+from turnhold.session import commands, explaining, hosting, peers, remedies, steps
 from turnhold.session.creation import Config, NewSession
 from turnhold.session.model import ChoiceControl, Control, Option, Owned, TextControl
 from turnhold.session.views import Cause, Clearing, Explanation, ReadRequest
@@ -102,7 +102,7 @@ def test_s94_an_inherited_hold_is_released_at_its_owner() -> None:
     cause = explain(world).causes[0]
     assert (cause.hold_id, cause.session_id) == ("hld_above", "ses_top")
     assert cause.clear == remedies.resume("ses_top", "hld_above")
-    world.machine.owner_said(commands.OwnerState(owner_id="ses_owner", version=2, gone=True), START)
+    world.machine.told(world.step(steps.TellOwner).id, peers.Told(reached=False), START)
     assert explain(world).causes[0].clear == remedies.resume("ses_test", "hld_above")
 
 

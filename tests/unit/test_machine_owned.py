@@ -206,8 +206,7 @@ def test_s53_close_reaches_the_leaves_first_and_the_root_last() -> None:
     for session_id in (ROOT, tree[1], tree[2]):
         for _ in range(2):
             made.end_turn(session_id)
-            while made.actions:
-                made.step()
+            for _ in made.each_step():
                 order += [s for s in tree if made.state(s).status == "closed" and s not in order]
     assert order == [tree[2], tree[1], ROOT]
     assert {made.state(s).closed_how for s in tree} == {"close"}
@@ -228,6 +227,28 @@ def test_s53_what_a_hold_blocks_is_cancelled_throughout() -> None:
     for session_id in (ROOT, child):
         assert made.state(session_id).status == "closed"
         assert made.state(session_id).turns[2].reason == "hold_blocked"
+
+
+def test_s54_an_owner_ends_once_the_last_word_has_reached_all_it_owns() -> None:
+    made = family()
+    tree = chain(made, 3)
+    made.give(ROOT, commands.Cancel())
+    assert made.state(ROOT).status == "closed"
+    for _ in made.each_step():
+        if any(isinstance(s, steps.SendOwnerState) for s in made.state(ROOT).outstanding.values()):
+            assert not made.machines[ROOT].finished
+    assert all(made.machines[s].finished for s in tree)
+
+
+def test_s71_what_a_child_is_started_with_is_not_sent_again() -> None:
+    made = family()
+    made.resume(ROOT, made.interrupt(ROOT))
+    made.give(ROOT, commands.Enqueue.model_validate({"input": "again"}))
+    made.settle()
+    issued = made.state(ROOT).steps_issued
+    child = made.child(ROOT)
+    assert made.state(ROOT).steps_issued == issued + 1, "its start, and nothing else"
+    assert made.state(child).steps_issued == 2, "its Process and its Turn: it has nothing to say"
 
 
 def test_s54_cancel_closes_the_tree_also_from_closing() -> None:
@@ -374,8 +395,7 @@ def test_s75_a_terminated_child_is_noticed_and_keeps_nobody_waiting(roll_over: b
     if roll_over:
         made.roll_over(ROOT)
     made.give(ROOT, commands.Close())
-    for _ in range(2):  # the signal of the close is under way
-        made.step()
+    made.step()
     made.terminate(child)
     made.settle()
     made.wait(120)

@@ -188,11 +188,10 @@ class OwnerState(Record):
 
 
 class OwnedReport(Record):
-    """Signal `owned`, an owned Session to its owner: the snapshot it has applied, and its end."""
+    """Signal `owned`, an owned Session to its owner: it has closed."""
 
     session_id: str
-    version: int = 0
-    closed_how: str | None = None
+    closed_how: str
 
 
 PUBLIC: dict[str, type[Command]] = {

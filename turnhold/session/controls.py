@@ -109,16 +109,19 @@ def cancel(tx: Transaction, command: commands.Cancel) -> Effect:
     return Effect()
 
 
-def cancel_at_once(tx: Transaction, how: ClosedHow) -> None:
-    """Closed now, throughout the owned tree; physical stopping may end later (S-54)."""
+def cancel_at_once(tx: Transaction, how: ClosedHow, *, by_owner: bool = False) -> None:
+    """Closed now, throughout the owned tree; physical stopping may end later (S-54).
+
+    An owner that has cancelled is closed, and records no more what becomes of those it owned (S-75).
+    """
     if tx.state.status == "closed":
         return
     turns.cancel_running(tx)
     turns.cancel_queued(tx, "cancel")
-    _closed(tx, how)
+    _closed(tx, how, tell_owner=not by_owner)
 
 
-def _closed(tx: Transaction, how: ClosedHow) -> None:
+def _closed(tx: Transaction, how: ClosedHow, *, tell_owner: bool = True) -> None:
     """The end: no holds, no Process, `session.closed` as the last event (S-80)."""
     state = tx.state
     processes.abandon(tx, "closed")
@@ -132,4 +135,5 @@ def _closed(tx: Transaction, how: ClosedHow) -> None:
     state.last_activity_at = tx.now
     tx.write(events.SessionClosed(how=how))
     ownership.pass_down(tx)
-    owner.tell(tx)
+    if tell_owner:
+        owner.tell(tx)

@@ -7,7 +7,7 @@ from turnhold.session.values import Origin
 
 
 def begin(tx: Transaction, said: commands.OwnerState) -> None:
-    """Apply the snapshot that this Session was started with. The owner counts on it: no answer."""
+    """Apply the snapshot that this Session was started with."""
     mine = tx.state.owner
     if mine is not None and mine.session_id == said.owner_id:
         tx.state.owner = mine.but(version=said.version)
@@ -15,15 +15,13 @@ def begin(tx: Transaction, said: commands.OwnerState) -> None:
 
 
 def inherit(tx: Transaction, said: commands.OwnerState) -> None:
-    """Apply the owner's snapshot, unless a newer one is applied already, and acknowledge it."""
+    """Apply the owner's snapshot, unless a newer one is applied already."""
     state, mine = tx.state, tx.state.owner
     if mine is None or mine.session_id != said.owner_id or mine.gone:
         return
-    if said.version > mine.version:
+    if said.version > mine.version and state.status != "closed":
         state.owner = mine.but(version=said.version)
-        if state.status != "closed":
-            _apply(tx, said)
-    owner.tell(tx)
+        _apply(tx, said)
 
 
 def _apply(tx: Transaction, said: commands.OwnerState) -> None:
@@ -38,7 +36,7 @@ def _apply(tx: Transaction, said: commands.OwnerState) -> None:
         else:
             state.holds[hold.id] = known.but(session_id=hold.session_id)
     if said.mode == "cancel":
-        controls.cancel_at_once(tx, said.how or "cancel")
+        controls.cancel_at_once(tx, said.how or "cancel", by_owner=True)
     elif said.mode == "close" and state.status == "open":
         controls.begin_closing(tx, said.how or "close")
     else:

@@ -246,8 +246,8 @@ class Machine:
 
         def fact(tx: Transaction) -> None:
             match tx.finish(step_id):
-                case steps.SendOwnerState() as step if not told.reached:
-                    ownership.gone(tx, (step.session_id,))
+                case steps.SendOwnerState() as step:
+                    ownership.reached(tx, step, told)
                 case steps.TellOwner() if not told.reached:
                     owner.gone(tx)
                 case _:

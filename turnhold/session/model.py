@@ -204,7 +204,7 @@ class Owned(Record):
     independent: bool = False
     turn: int  # the Turn that spawned it
     requests: tuple[str, ...] = ()  # that wait for its start: their receipts come then
-    acknowledged: int = 0  # the newest `owner_state` version it has applied
+    version: int = 0  # of the newest `owner_state` that has reached it
     watched: bool = False  # Temporal tells this run when it ends
 
 

@@ -36,26 +36,14 @@ def _is_owner(state: SessionState, caller: Origin) -> bool:
     return state.owner is not None and state.owner.session_id == caller.id
 
 
-# --- what it is told ------------------------------------------------------------------------------
+# --- what passes between them ---------------------------------------------------------------------
 
 
 def tell(tx: Transaction) -> None:
-    """Acknowledge the newest snapshot, and say so when this Session has closed."""
-    state = tx.state
-    if state.owner is None or state.owner.gone:
-        return
-    for step in [s for s in state.outstanding.values() if isinstance(s, steps.TellOwner)]:
-        tx.finish(step.id)
-    tx.issue(steps.TellOwner, session_id=state.owner.session_id)
-
-
-def report(state: SessionState) -> commands.OwnedReport:
-    """What this Session has to say to its owner now."""
-    version = state.owner.version if state.owner else 0
-    return commands.OwnedReport(session_id=state.id, version=version, closed_how=state.closed_how)
-
-
-# --- whether it is still there --------------------------------------------------------------------
+    """This Session has closed."""
+    owner = tx.state.owner
+    if owner is not None and not owner.gone:
+        tx.issue(steps.TellOwner, session_id=owner.session_id)
 
 
 def release(tx: Transaction, hold_id: str, released_by: Origin) -> None:
@@ -64,6 +52,9 @@ def release(tx: Transaction, hold_id: str, released_by: Origin) -> None:
     tx.write(events.SessionResumed(hold_id=hold_id, released_by=released_by))
     if hold.kind == "process_failed":
         tx.change_process(failures=0, retry_at=None)
+
+
+# --- whether it is still there --------------------------------------------------------------------
 
 
 def look_due(state: SessionState) -> datetime | None:

@@ -132,9 +132,9 @@ def start_ended(tx: Transaction, step: steps.StartOwned, start: peers.OwnedStart
     if owned is None:
         return
     if start.version is not None:  # what it was started with is the first thing that it applies
-        owned = owned.but(watched=True, acknowledged=max(owned.acknowledged, start.version))
+        owned = owned.but(watched=True, version=max(owned.version, start.version))
         tx.state.owned[step.key] = owned
-    if owned.acknowledged < tx.state.owner_version:
+    if owned.version < tx.state.owner_version:
         _send_state(tx, owned.session_id)
 
 
@@ -173,16 +173,22 @@ def _confirm(tx: Transaction, key: str) -> None:
 
 
 def owned_reported(tx: Transaction, report: commands.OwnedReport) -> None:
-    """An owned Session says which snapshot it has applied and, at its end, how it closed."""
-    state = tx.state
-    key = _key_of(state, report.session_id)
-    if key is None:
-        return
-    _confirm(tx, key)
-    owned = state.owned[key]
-    state.owned[key] = owned.but(acknowledged=max(owned.acknowledged, report.version))
-    if report.closed_how is not None:
+    """An owned Session says that it has closed, and how."""
+    key = _key_of(tx.state, report.session_id)
+    if key is not None:
+        _confirm(tx, key)
         _closed(tx, key, report.closed_how)
+
+
+def reached(tx: Transaction, step: steps.SendOwnerState, told: peers.Told) -> None:
+    """A snapshot is in the owned Session's history: it will be applied there. Or there is none any more."""
+    if not told.reached:
+        gone(tx, (step.session_id,))
+        return
+    key = _key_of(tx.state, step.session_id)
+    if key is not None and told.version is not None:
+        owned = tx.state.owned[key]
+        tx.state.owned[key] = owned.but(version=max(owned.version, told.version))
 
 
 def gone(tx: Transaction, session_ids: tuple[str, ...]) -> None:
@@ -240,7 +246,7 @@ def doubt(tx: Transaction, session_id: str) -> None:
 
 def settled(state: SessionState) -> bool:
     """Every start is resolved, and every owned Session has the last word."""
-    return all(o.status == "open" and o.acknowledged >= state.owner_version for o in state.owned.values())
+    return all(o.status == "open" and o.version >= state.owner_version for o in state.owned.values())
 
 
 # --- the snapshot -----------------------------------------------------------------------------------

@@ -50,9 +50,13 @@ class OwnedStart(Record):
 
 
 class Told(Record):
-    """Whether a signal has reached the other Session; if not, that one is no more."""
+    """Whether a signal has reached the other Session; if not, that one is no more.
+
+    `version` is that of the snapshot which it carried, if it did.
+    """
 
     reached: bool
+    version: int | None = None
 
 
 class Looked(Record):

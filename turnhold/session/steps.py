@@ -102,10 +102,7 @@ class SendOwnerState(Record):
 
 
 class TellOwner(Record):
-    """Tell the owner which snapshot this Session has applied and, once it is, that it has closed.
-
-    Fact `Told`; read when it is carried out, like `SendOwnerState`.
-    """
+    """Tell the owner that this Session has closed: fact `Told`."""
 
     kind: Literal["tell_owner"] = "tell_owner"
     id: int

@@ -416,6 +416,17 @@ class Gateway:
         """
         return await listing.list_sessions(self.client, environment, wanted, limit, cursor)
 
+    async def owned_sessions(self, session_id: str, *, recursive: bool) -> listing.OwnedSessions:
+        """The Sessions that this one owns; with `recursive` those below them, too. Needs no worker.
+
+        Raises:
+            Failure: `session_not_found` or `temporal_unavailable`.
+        """
+        made = await self._creation(session_id)
+        if made is None:
+            raise failures.session_not_found(session_id)
+        return await listing.owned_sessions(self.client, made, session_id, recursive=recursive)
+
     async def worker_polls(self) -> bool:
         """Whether a worker has asked for work on the Sessions' task queue lately.
 
