@@ -11,7 +11,7 @@ from tests.unit.driver import running
 from tests.unit.family import ROOT, Family
 from turnhold.session import commands, limits, steps
 from turnhold.session.explaining import explain, holds
-from turnhold.session.model import HoldKind, Owned
+from turnhold.session.model import Event, HoldKind, Owned, SessionState
 from turnhold.session.processes import place_hold
 from turnhold.session.transaction import Transaction
 from turnhold.session.values import Origin
@@ -178,6 +178,32 @@ def test_s51_s52_one_interrupt_holds_the_tree_and_one_resume_releases_it() -> No
         assert not made.state(session_id).holds
         assert made.kinds(session_id).count("session.resume") == 1
     assert made.kinds(independent)[-1] == "turn.running"
+
+
+def test_s51_a_hold_that_is_gone_when_it_arrives_has_stopped_the_turn_nevertheless() -> None:
+    for roll_over in (False, True):
+        made = family()
+        child, grandchild = chain(made, 3)[1:]
+        hold_ids = []
+        for _ in range(3):
+            hold_ids.append(made.interrupt(ROOT))
+            made.give(ROOT, commands.Resume(hold_id=hold_ids[-1]))
+        if roll_over:
+            made.roll_over(ROOT)
+        made.settle()
+        for session_id in (child, grandchild):
+            state = made.state(session_id)
+            assert not state.holds
+            assert (state.turns[1].status, state.turns[1].reason) == ("interrupted", "session_interrupt")
+            seen = [(e.kind, e.data["hold_id"]) for e in state.timeline if "hold_id" in e.data]
+            assert sorted(seen) == sorted(
+                (f"session.{what}", hold_id) for what in ("interrupt", "resume") for hold_id in hold_ids
+            )
+        assert not made.state(ROOT).released
+        made.give(child, commands.Enqueue.model_validate({"input": "more"}))
+        made.settle()
+        later = made.child(child, "later")
+        assert "session.interrupt" not in made.kinds(later)
 
 
 def test_s51_each_interrupt_must_be_released() -> None:
@@ -547,10 +573,11 @@ def _check(made: Family, session_id: str) -> None:
         assert owned.status == "open"
         assert owned.session_id not in made.terminated
         assert made.state(owned.session_id).status != "closed" or state.status == "closed"
-    started = state.timeline and sum(e.kind == "owned.started" for e in state.timeline)
+    started = sum(e.kind == "owned.started" for e in state.timeline)
     closed = sum(e.kind == "owned.closed" for e in state.timeline)
     if state.status != "closed":
         assert started == closed + len(state.owned)
+    assert not state.released, "everybody has seen them"
     inherited = {h.id for h in state.holds.values() if h.inherited}
     if state.owner is None:
         assert not inherited
@@ -563,6 +590,21 @@ def _check(made: Family, session_id: str) -> None:
     elif state.status != "closed":
         assert inherited == {h.id for h in above.holds.values() if h.kind == "interrupt"}
         assert above.status == "open" or state.status == "closing"
+        assert _placed_since(above, session_id) <= {e.data["hold_id"] for e in _interrupts(state)}
+
+
+def _interrupts(state: SessionState) -> list[Event]:
+    return [event for event in state.timeline if event.kind == "session.interrupt"]
+
+
+def _placed_since(above: SessionState, session_id: str) -> set[Any]:
+    """The holds that were placed above while this Session was there."""
+    (started,) = (
+        event.sequence
+        for event in above.timeline
+        if event.kind == "owned.started" and event.data["session_id"] == session_id
+    )
+    return {event.data["hold_id"] for event in _interrupts(above) if event.sequence > started}
 
 
 def test_the_records_of_what_is_spawned_stay_small() -> None:

@@ -1,6 +1,7 @@
 """Recorded histories replay on today's code, and a changed twin of it does not."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -31,8 +32,10 @@ class BrokenTwin(Session):
         await super().run(given)
 
 
-def history(path: Path) -> WorkflowHistory:
-    return WorkflowHistory.from_json(f"ses_{path.stem}", path.read_text())
+def history(text: str) -> WorkflowHistory:
+    """Under the ID of the recorded Session: those of the Sessions that it owns are made of it."""
+    started = json.loads(text)["events"][0]["workflowExecutionStartedEventAttributes"]
+    return WorkflowHistory.from_json(started["workflowId"], text)
 
 
 def test_every_shape_is_recorded() -> None:
@@ -41,7 +44,7 @@ def test_every_shape_is_recorded() -> None:
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
 async def test_a_recorded_session_replays(path: Path) -> None:
-    await Replayer(workflows=[Session], plugins=[PLUGIN]).replay_workflow(history(path))
+    await Replayer(workflows=[Session], plugins=[PLUGIN]).replay_workflow(history(path.read_text()))
 
 
 WITH_COMMANDS = [path for path in RECORDED if path.stem != "idle"]  # an idle one has none to compare
@@ -50,10 +53,10 @@ WITH_COMMANDS = [path for path in RECORDED if path.stem != "idle"]  # an idle on
 @pytest.mark.parametrize("path", WITH_COMMANDS, ids=lambda path: path.stem)
 async def test_a_broken_twin_does_not_replay(path: Path) -> None:
     with pytest.raises(workflow.NondeterminismError):
-        await Replayer(workflows=[BrokenTwin], plugins=[PLUGIN]).replay_workflow(history(path))
+        await Replayer(workflows=[BrokenTwin], plugins=[PLUGIN]).replay_workflow(history(path.read_text()))
 
 
 @pytest.mark.parametrize("name", SHAPES)
 async def test_a_session_of_this_moment_replays(real: Client, name: str) -> None:
-    fresh = WorkflowHistory.from_json(f"ses_{name}", await record(real, name))
+    fresh = history(await record(real, name))
     await Replayer(workflows=[Session], plugins=[PLUGIN]).replay_workflow(fresh)

@@ -168,21 +168,26 @@ class Spawn(Command):
 
 
 class InheritedHold(Record):
+    """`version` is that of the first snapshot which has it."""
+
     id: str
     session_id: str
     placed_by: Origin = Origin()
+    version: int = 0
 
 
 class OwnerState(Record):
     """Signal `owner_state`, a snapshot of what an owner passes down: its holds, and how it ends.
 
     The newest `version` wins; a snapshot is complete, so order, doubling and loss of older ones
-    do not matter.
+    do not matter. `released` are holds that were placed and released while some owned Session had
+    not seen them yet: they still stop its Turn.
     """
 
     owner_id: str
     version: int
     holds: tuple[InheritedHold, ...] = ()
+    released: tuple[InheritedHold, ...] = ()
     mode: Literal["open", "close", "cancel"] = "open"
     how: Literal["close", "cancel", "idle"] | None = None
 

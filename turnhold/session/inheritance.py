@@ -11,7 +11,7 @@ def begin(tx: Transaction, said: commands.OwnerState) -> None:
     mine = tx.state.owner
     if mine is not None and mine.session_id == said.owner_id:
         tx.state.owner = mine.but(version=said.version)
-        _apply(tx, said)
+        _apply(tx, said, said.version)
 
 
 def inherit(tx: Transaction, said: commands.OwnerState) -> None:
@@ -21,11 +21,15 @@ def inherit(tx: Transaction, said: commands.OwnerState) -> None:
         return
     if said.version > mine.version and state.status != "closed":
         state.owner = mine.but(version=said.version)
-        _apply(tx, said)
+        _apply(tx, said, mine.version)
 
 
-def _apply(tx: Transaction, said: commands.OwnerState) -> None:
+def _apply(tx: Transaction, said: commands.OwnerState, seen: int) -> None:
+    """`seen` is the version up to which this Session knows everything."""
     state = tx.state
+    for hold in said.released:
+        if hold.version > seen and hold.id not in state.holds:
+            _inherit_hold(tx, hold)
     above = {hold.id: hold for hold in said.holds}
     for hold_id in [h.id for h in state.holds.values() if h.inherited and h.id not in above]:
         owner.release(tx, hold_id, Origin(kind="session", id=said.owner_id))
@@ -51,6 +55,7 @@ def _inherit_hold(tx: Transaction, hold: commands.InheritedHold) -> None:
         placed_by=hold.placed_by,
         created_at=tx.now,
         inherited=True,
+        version=tx.state.owner_version + 1,
     )
     tx.write(events.SessionInterrupted(hold_id=hold.id, placed_by=hold.placed_by, session_id=hold.session_id))
     turns.stop(tx, "session_interrupt")

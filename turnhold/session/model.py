@@ -134,6 +134,7 @@ class Hold(Record):
     placed_by: Origin = Origin()
     created_at: Timestamp
     inherited: bool = False  # placed at a living ancestor and released there
+    version: int = 0  # the first `owner_state` of this Session that has it
 
 
 class Process(Record):
@@ -259,6 +260,7 @@ class SessionState(BaseModel):
     messages: dict[str, Message] = Field(default_factory=dict[str, Message])
     asks: dict[str, Ask] = Field(default_factory=dict[str, Ask])
     holds: dict[str, Hold] = Field(default_factory=dict[str, Hold])
+    released: dict[str, Hold] = Field(default_factory=dict[str, Hold])  # not all owned have seen them
     owned: dict[str, Owned] = Field(default_factory=dict[str, Owned])  # by the spawn key's digest
     spawned: dict[str, str] = Field(default_factory=dict[str, str])  # likewise, for life: body, Session ID
     outstanding: dict[int, Step] = Field(default_factory=dict[int, Step])
@@ -296,6 +298,6 @@ class SessionState(BaseModel):
 
 
 _CONTAINERS = (
-    *("queue", "turns", "messages", "asks", "holds", "owned", "spawned"),
+    *("queue", "turns", "messages", "asks", "holds", "released", "owned", "spawned"),
     *("outstanding", "receipts", "keys", "outcomes", "timeline"),
 )

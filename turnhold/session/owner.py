@@ -52,6 +52,8 @@ def release(tx: Transaction, hold_id: str, released_by: Origin) -> None:
     tx.write(events.SessionResumed(hold_id=hold_id, released_by=released_by))
     if hold.kind == "process_failed":
         tx.change_process(failures=0, retry_at=None)
+    else:
+        ownership.remember_released(tx.state, hold)
 
 
 # --- whether it is still there --------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Literal
 from turnhold.session import commands, events, ids, limits, peers, receipts, steps, turns
 from turnhold.session.creation import NewSession
 from turnhold.session.errors import Refused, Rejection
-from turnhold.session.model import Owned, SessionState
+from turnhold.session.model import Hold, Owned, SessionState
 from turnhold.session.transaction import Effect, Transaction
 from turnhold.session.values import Origin, encoded_bytes
 
@@ -134,6 +134,7 @@ def start_ended(tx: Transaction, step: steps.StartOwned, start: peers.OwnedStart
     if start.version is not None:  # what it was started with is the first thing that it applies
         owned = owned.but(watched=True, version=max(owned.version, start.version))
         tx.state.owned[step.key] = owned
+        _forget_released(tx.state)
     if owned.version < tx.state.owner_version:
         _send_state(tx, owned.session_id)
 
@@ -189,6 +190,7 @@ def reached(tx: Transaction, step: steps.SendOwnerState, told: peers.Told) -> No
     if key is not None and told.version is not None:
         owned = tx.state.owned[key]
         tx.state.owned[key] = owned.but(version=max(owned.version, told.version))
+        _forget_released(tx.state)
 
 
 def gone(tx: Transaction, session_ids: tuple[str, ...]) -> None:
@@ -201,6 +203,7 @@ def gone(tx: Transaction, session_ids: tuple[str, ...]) -> None:
 
 def _closed(tx: Transaction, key: str, how: str) -> None:
     owned = tx.state.owned.pop(key)
+    _forget_released(tx.state)
     for step in _sends(tx.state, owned.session_id):
         tx.finish(step.id)
     if tx.state.status != "closed":
@@ -263,15 +266,31 @@ def snapshot(state: SessionState) -> commands.OwnerState:
         {
             "owner_id": state.id,
             "version": state.owner_version,
-            "holds": [
-                commands.InheritedHold(id=h.id, session_id=h.session_id, placed_by=h.placed_by)
-                for h in state.holds.values()
-                if h.kind == "interrupt"
-            ],
+            "holds": [_passed(hold) for hold in state.holds.values() if hold.kind == "interrupt"],
+            "released": [_passed(hold) for hold in state.released.values()],
             "mode": mode,
             "how": state.closed_how or state.closing_how,
         }
     )
+
+
+def _passed(hold: Hold) -> commands.InheritedHold:
+    return commands.InheritedHold(
+        id=hold.id, session_id=hold.session_id, placed_by=hold.placed_by, version=hold.version
+    )
+
+
+def remember_released(state: SessionState, hold: Hold) -> None:
+    """A hold that some owned Session has not seen yet stops its Turn nevertheless (S-51)."""
+    state.released[hold.id] = hold
+    _forget_released(state)
+
+
+def _forget_released(state: SessionState) -> None:
+    """Only what somebody has not seen, and the newest of it: there is no end to what may be placed."""
+    seen = [owned.version for owned in state.owned.values() if not owned.independent]
+    unseen = [hold for hold in state.released.values() if seen and hold.version > min(seen)]
+    state.released = {hold.id: hold for hold in unseen[-limits.HOLDS :]}
 
 
 def pass_down(tx: Transaction) -> None:
