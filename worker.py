@@ -30,7 +30,7 @@ from turnhold.agents.definition import AgentDefinition, load_agents
 from turnhold.agents.errors import AgentLoadError
 from turnhold.session import limits
 from turnhold.settings import Settings
-from turnhold.temporal import failures, names
+from turnhold.temporal import deployments, failures, names
 from turnhold.temporal.connection import CannotConnect, connect
 from turnhold.temporal.gateway import Gateway
 from turnhold.temporal.watch import Watcher
@@ -40,6 +40,7 @@ log = logging.getLogger("turnhold.worker")
 
 CONTROL_SLOTS = 64  # on top of every Process's Turn, so that a stop never waits behind Turns (S-58)
 _CONNECT_RETRY_SECONDS = 1.0
+_STANDING_SECONDS = 15.0  # how often a worker looks whether its version is current
 _STICKY = timedelta(seconds=1)  # how long a Session waits for a worker that has vanished
 # What the host said last makes workflow tasks. A worker that stops polling as one is handed to it
 # loses it, and its Session then waits 10 s for the task's time-out.
@@ -103,10 +104,13 @@ class _Workers:
 
     def __init__(self, settings: Settings, client: Client, agents: dict[str, AgentDefinition]) -> None:
         self._settings = settings
-        self._namespace = client.namespace
+        self._client = client
         self._gateway = Gateway(client, settings.task_queue)
         self._watcher = Watcher(self._gateway, self._gateway.mark)
         self._gateway.on_command = self._watcher.poke
+        self._version = (
+            WorkerDeploymentVersion(settings.deployment, settings.build_id) if settings.deployment else None
+        )
         self._host_id = secrets.token_hex(6)
         self._host = Host(
             agents,
@@ -124,7 +128,7 @@ class _Workers:
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> None:
         workers = [w for w in (self._starts, self._hosting, self._sessions) if w is not None]
         running = [asyncio.create_task(worker.run()) for worker in workers]
-        tending = asyncio.create_task(self._host.tend())
+        tending = [asyncio.create_task(self._host.tend()), asyncio.create_task(self._tell_standing())]
         reasons = [asyncio.create_task(event.wait()) for event in (stop, self._host.exhausted)]
         log.info(
             "worker runs: roles %s, host %s, deployment %s",
@@ -141,12 +145,14 @@ class _Workers:
             await asyncio.sleep(_LAST_TASKS_SECONDS if self._sessions and self._hosting else 0)
             await _shut_down(self._sessions)
             ended = await asyncio.gather(*running, return_exceptions=True)
-            for task in (*reasons, tending):
+            for task in (*reasons, *tending):
                 task.cancel()
             self._watcher.close()
         if failed := next((error for error in ended if isinstance(error, Exception)), None):
             if failures.is_no_namespace(failed):
-                raise WorkerError(f"Temporal has no namespace {self._namespace!r} (TEMPORAL_NAMESPACE)")
+                raise WorkerError(
+                    f"Temporal has no namespace {self._client.namespace!r} (TEMPORAL_NAMESPACE)"
+                )
             raise WorkerError(f"the worker cannot go on: {failures.plain(failed)}", exit_code=1) from failed
         if self._host.exhausted.is_set() and not stop.is_set():
             raise WorkerError("too many handlers ignored their stop; start this worker again", exit_code=1)
@@ -159,6 +165,7 @@ class _Workers:
             workflows=[Session],
             activities=SessionActivities(self._gateway).local,
             no_remote_activities=True,
+            max_cached_workflows=self._settings.cached_sessions,
             sticky_queue_schedule_to_start_timeout=_STICKY,
             **self._versioning(),
         )
@@ -193,16 +200,26 @@ class _Workers:
         )
 
     def _versioning(self) -> dict[str, Any]:
-        if not self._settings.deployment:
+        if self._version is None:
             return {}
-        version = WorkerDeploymentVersion(self._settings.deployment, self._settings.build_id)
         return {
             "deployment_config": WorkerDeploymentConfig(
-                version=version,
+                version=self._version,
                 use_worker_versioning=True,
+                # Said here: where the workflow says it, a worker without a version cannot run it.
                 default_versioning_behavior=VersioningBehavior.PINNED,
             )
         }
+
+    async def _tell_standing(self) -> None:
+        """Log whether new Sessions begin on this worker's version, and when that changes (S-4)."""
+        told = None
+        while self._version is not None:
+            said = await deployments.standing(self._client, self._version)
+            if said is not None and said != told:
+                log.info(said)
+                told = said
+            await asyncio.sleep(_CONNECT_RETRY_SECONDS if told is None else _STANDING_SECONDS)
 
 
 async def _shut_down(*workers: Worker | None) -> None:

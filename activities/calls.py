@@ -15,6 +15,7 @@ from turnhold.session.hosting import (
     PROCESS_GONE,
     AnswerAskCall,
     DeliverMessageCall,
+    FindTurnCall,
     RunTurnCall,
     StartProcessCall,
     StartProcessResult,
@@ -37,7 +38,14 @@ class HostActivities:
 
     @property
     def hosting(self) -> list[Callable[..., Any]]:
-        return [self.run_turn, self.stop_turn, self.stop_process, self.deliver_message, self.answer_ask]
+        return [
+            self.run_turn,
+            self.stop_turn,
+            self.stop_process,
+            self.deliver_message,
+            self.answer_ask,
+            self.find_turn,
+        ]
 
     @activity.defn(name=names.START_PROCESS)
     async def start_process(self, call: StartProcessCall) -> StartProcessResult:
@@ -66,6 +74,13 @@ class HostActivities:
     async def answer_ask(self, call: AnswerAskCall) -> None:
         self._host.answer_ask(call)
 
+    @activity.defn(name=names.FIND_TURN)
+    async def find_turn(self, call: FindTurnCall) -> None:
+        try:
+            self._host.find_turn(call)
+        except ProcessUnknown:
+            raise _gone() from None
+
 
 @asynccontextmanager
 async def _heartbeating() -> AsyncGenerator[None]:
@@ -83,13 +98,17 @@ async def _heartbeating() -> AsyncGenerator[None]:
     try:
         yield
     except ProcessUnknown:
-        raise _expected("this host has no such Process", PROCESS_GONE) from None
+        raise _gone() from None
     except GivenUp:
         raise _expected("the Turn's Process is gone", "turn_given_up") from None
     except Superseded:
         raise _expected("a newer call waits for this Turn", "superseded") from None
     finally:
         beating.cancel()
+
+
+def _gone() -> ApplicationError:
+    return _expected("this host has no such Process", PROCESS_GONE)
 
 
 def _expected(message: str, kind: str) -> ApplicationError:

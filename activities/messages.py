@@ -5,7 +5,7 @@ import inspect
 from collections import deque
 
 from activities.outbox import Outbox, resolve
-from activities.outcome import describe, printable
+from activities.outcome import describe, message_of
 from turnhold.agents.errors import MessageRejected
 from turnhold.agents.turn import Interruption, Message, MessageHandler
 from turnhold.session.hosting import FunctionReturned, HandlerRegistered, MessageSettled, MessageStarted
@@ -67,7 +67,7 @@ class Inbox:
             if inspect.isawaitable(pending):
                 await pending
         except MessageRejected as rejected:
-            return printable(rejected.reason), None
+            return message_of(rejected), None
         except asyncio.CancelledError as error:
             if self._interrupted:
                 raise

@@ -4,9 +4,8 @@ import asyncio
 import copy
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
-
-from pydantic_core import to_json
 
 from activities import outcome
 from activities.messages import Inbox
@@ -24,13 +23,23 @@ from turnhold.session import ids, limits
 from turnhold.session.hosting import (
     AnswerAskCall,
     AskCreated,
+    AskWithdrawn,
     DeliverMessageCall,
     OutputWritten,
     RunTurnCall,
     TurnOutcome,
 )
-from turnhold.session.model import Control
+from turnhold.session.questions import Control
 from turnhold.session.values import Output, encoded_bytes
+
+
+@dataclass(frozen=True)
+class _Pending:
+    """A question that waits; `size` is its fact's, in bytes of JSON."""
+
+    control: Control
+    size: int
+    reply: asyncio.Future[Reply]
 
 
 class TurnRun:
@@ -61,7 +70,7 @@ class TurnRun:
         self._bridge = Bridge(asyncio.get_running_loop(), self.turn.interrupted)
         self._function: asyncio.Task[TurnOutcome] | None = None
         self._stop_reason: str | None = None
-        self._asks: dict[str, tuple[Control, asyncio.Future[Reply]]] = {}
+        self._asks: dict[str, _Pending] = {}
         self._asked = 0
         self._spent = 0
 
@@ -78,6 +87,8 @@ class TurnRun:
         how = self._stopped() if self._function.cancelled() else self._function.result()
         await self._inbox.close()
         self._sessions.over = True
+        for pending in self._asks.values():
+            pending.reply.cancel()  # of a task that outlives its Turn
         return how
 
     async def _call_handler(self) -> TurnOutcome:
@@ -126,13 +137,13 @@ class TurnRun:
 
     def answer(self, call: AnswerAskCall) -> None:
         """Settle the waiting call, once."""
-        control, waiting = self._asks.get(call.ask_id, (None, None))
-        if control is None or waiting is None or waiting.done():
+        pending = self._asks.get(call.ask_id)
+        if pending is None or pending.reply.done():
             return
         if call.answer is None:
-            waiting.set_exception(AskCancelled(call.reason or "close"))
+            pending.reply.set_exception(AskCancelled(call.reason or "close"))
         else:
-            waiting.set_result(Reply.of(control, call.answer, call.answered_by))
+            pending.reply.set_result(Reply.of(pending.control, call.answer, call.answered_by))
 
     # --- what it says (TurnPort) ----------------------------------------------------------------
 
@@ -157,17 +168,23 @@ class TurnRun:
             raise asyncio.CancelledError
         if len(self._asks) >= limits.PENDING_ASKS:
             raise RuntimeError(f"a Turn has at most {limits.PENDING_ASKS} pending questions")
-        size = len(prompt.encode()) + len(to_json(control))
-        self._spend(size)
+        ask_id = ids.numbered("ask", self._call.turn_id, self._asked + 1)
+        asked = AskCreated(ask_id=ask_id, prompt=prompt, control=control, timeout=seconds)
+        size = encoded_bytes(asked)
+        if size + sum(pending.size for pending in self._asks.values()) > limits.PENDING_ASKS_BYTES:
+            raise ValueError(
+                f"pending questions have at most {limits.PENDING_ASKS_BYTES} bytes together, encoded as JSON"
+            )
+        self._spend(len(prompt.encode()) + encoded_bytes(control))
         self._asked += 1
-        ask_id = ids.numbered("ask", self._call.turn_id, self._asked)
-        waiting: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self._asks[ask_id] = (control, waiting)
-        self._outbox.put(
-            AskCreated(ask_id=ask_id, prompt=prompt, control=control, timeout=seconds), size, urgent=True
-        )
+        pending = self._asks[ask_id] = _Pending(control, size, asyncio.get_running_loop().create_future())
+        self._outbox.put(asked, size, urgent=True)
         try:
-            return await waiting
+            return await pending.reply
+        except asyncio.CancelledError:
+            if not (self.turn.interrupted or self._sessions.over):
+                self._outbox.put(AskWithdrawn(ask_id=ask_id), urgent=True)
+            raise
         finally:
             del self._asks[ask_id]
 

@@ -14,7 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 
-from api import agents, controls, docs, events, problems, receipts, sessions, system, turns
+from api import agents, controls, docs, events, people, problems, receipts, sessions, system, turns
 from api.auth import Authenticator, is_loopback
 from api.front import Front
 from api.metrics import Metrics
@@ -34,6 +34,7 @@ _GRACE_SECONDS = 5  # for requests that are under way; streams and waits end at 
 ROUTERS = (
     sessions.router,
     turns.router,
+    people.router,
     controls.router,
     events.stream_router,
     events.router,

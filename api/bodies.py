@@ -1,21 +1,44 @@
 """Request bodies: the payloads of the commands, with unknown fields refused."""
 
+from collections.abc import Callable
 from typing import Annotated, Any, cast
 
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from turnhold.session import limits
-from turnhold.session.commands import CreatePayload, EnqueuePayload, FullContent, ResumePayload
+from turnhold.session.commands import (
+    AnswerPayload,
+    CreatePayload,
+    EnqueuePayload,
+    FullContent,
+    ResumePayload,
+    SendPayload,
+)
 from turnhold.session.creation import Metadata
+from turnhold.session.questions import Answer
 from turnhold.session.values import Record, TextPart
+
+
+def _only_fields_of(model: type[Record], what: str) -> Callable[[Any], Any]:
+    """Refuses what this model would ignore."""
+
+    def check(given: Any) -> Any:
+        fields = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+        if unknown := sorted(set(fields) - set(model.model_fields)):
+            context = {"what": what, "field": unknown[0]}
+            raise PydanticCustomError("extra_forbidden", "{what} has no {field}", context)
+        return cast("Any", given)
+
+    return check
+
+
+_only_fields_of_a_part = _only_fields_of(TextPart, "a text part")
 
 
 def _no_unknown_fields(content: Any) -> Any:
     for part in cast("list[Any]", content) if isinstance(content, list) else ():
-        fields = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
-        if unknown := sorted(set(fields) - set(TextPart.model_fields)):
-            raise PydanticCustomError("extra_forbidden", "a text part has no {field}", {"field": unknown[0]})
+        _only_fields_of_a_part(part)
     return cast("Any", content)
 
 
@@ -47,10 +70,29 @@ _METADATA = {
 }
 
 
+GivenAnswer = Annotated[
+    Answer,
+    BeforeValidator(_only_fields_of(Answer, "an answer")),
+    WithJsonSchema(Answer.model_json_schema() | {"additionalProperties": False}),
+]
+
+
 class EnqueueBody(EnqueuePayload):
     model_config = ConfigDict(extra="forbid")
 
     input: Input
+
+
+class SendBody(SendPayload):
+    model_config = ConfigDict(extra="forbid")
+
+    content: Input
+
+
+class AnswerBody(AnswerPayload):
+    model_config = ConfigDict(extra="forbid")
+
+    answer: GivenAnswer
 
 
 class ResumeBody(ResumePayload):

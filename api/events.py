@@ -1,5 +1,6 @@
 """The timeline: pages as JSON, and the same path as a live stream."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -7,8 +8,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
 from fastapi.routing import APIRoute
-from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.datastructures import Headers
+from starlette.responses import StreamingResponse
 from starlette.routing import Match
 from starlette.types import Scope
 
@@ -17,9 +18,11 @@ from api.parameters import EventsQuery, LastEventID
 from api.problems import described
 from api.services import ReadableSession, Wired
 from turnhold.session.views import EventPage, PageRequest, ReadRequest, ReadResult
-from turnhold.temporal.watch import End, Gap, Watched
+from turnhold.temporal.watch import PAGE_EVENTS, QUIET_SECONDS, End, Gap, Quiet, Watched, Watcher
 
 EVENT_STREAM = "text/event-stream"
+_QUIET = b": nothing new\n\n"
+_UNBUFFERED = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 
 class StreamRoute(APIRoute):
@@ -52,29 +55,44 @@ async def beginning(
     last_event_id: LastEventID = None,
 ) -> Beginning:
     """A stream that cannot begin is a problem, not a stream cut short: so this is a dependency."""
-    first = await wired.gateway.read(session_id, ReadRequest())
     after = query.after if last_event_id is None else last_event_id
+    page = PageRequest(after=after, limit=PAGE_EVENTS)
+    first = await wired.gateway.read(session_id, ReadRequest(pages=(page,)))
     return Beginning(session_id, after, frozenset(query.kind), first)
 
 
-@stream_router.get("/events", response_class=EventSourceResponse, include_in_schema=False)
-async def stream_events(
-    begin: Annotated[Beginning, Depends(beginning)], wired: Wired
-) -> AsyncIterator[ServerSentEvent]:
+@stream_router.get("/events", response_class=StreamingResponse, include_in_schema=False)
+async def stream_events(begin: Annotated[Beginning, Depends(beginning)], wired: Wired) -> StreamingResponse:
     """Every retained event after the cursor, as it happens, until the Session has ended."""
-    yield ServerSentEvent(comment=f"{begin.session_id} after {begin.after}")
-    events = wired.watcher.events(begin.session_id, begin.after, begin.first)
+    return StreamingResponse(_frames(begin, wired.watcher), media_type=EVENT_STREAM, headers=_UNBUFFERED)
+
+
+async def _frames(begin: Beginning, watcher: Watcher) -> AsyncIterator[bytes]:
+    """Each item as Server-Sent Events have it. A reader that does not read holds up this alone."""
+    clock = asyncio.get_running_loop().time
+    yield f": {begin.session_id} after {begin.after}\n\n".encode()
+    said = clock()
+    events = watcher.events(begin.session_id, begin.after, begin.first)
     async with contextlib.aclosing(events):
         async for item in events:
-            match item:
-                case Gap(retained_after=boundary):
-                    yield ServerSentEvent(event="gap", data={"retained_after": boundary})
-                case End(terminated=terminated):
-                    if terminated:
-                        yield ServerSentEvent(comment="the Session was terminated")
-                case Watched(event=event, json=json):
-                    if not begin.kinds or event.kind in begin.kinds:
-                        yield ServerSentEvent(id=str(event.sequence), event=event.kind, raw_data=json)
+            frame = _frame(item, begin.kinds)
+            if frame is None and clock() - said > QUIET_SECONDS:
+                frame = _QUIET
+            if frame is not None:
+                yield frame
+                said = clock()
+
+
+def _frame(item: Watched | Gap | Quiet | End, kinds: frozenset[str]) -> bytes | None:
+    match item:
+        case Watched(event=event, frame=frame):
+            return frame if not kinds or event.kind in kinds else None
+        case Quiet():
+            return _QUIET
+        case Gap(retained_after=boundary):
+            return b'event: gap\ndata: {"retained_after":%d}\n\n' % boundary
+        case End(terminated=terminated):
+            return b": the Session was terminated\n\n" if terminated else None
 
 
 _STREAM_DOCUMENTED: dict[int | str, dict[str, Any]] = {

@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from turnhold.session import limits
 from turnhold.session.events import KINDS
-from turnhold.session.model import SessionStatus, TurnStatus
+from turnhold.session.model import AskStatus, SessionStatus, TurnStatus
 
 _DIGITS = re.compile(r"[0-9]{1,16}")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]")
@@ -92,6 +92,10 @@ class TurnQuery(Query):
         Field(ge=0, le=60, allow_inf_nan=False, description="seconds to wait for the Turn's end"),
         BeforeValidator(_decimal),
     ] = 0
+
+
+class AsksQuery(Query):
+    status: AskStatus | None = None
 
 
 class EventsQuery(Query):

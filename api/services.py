@@ -1,6 +1,9 @@
-"""What the routes work with, and the caller's reach: one object for the process, one for a request."""
+"""What the routes work with, and the caller's reach: one object for the process, one for a request.
 
-from collections.abc import Callable
+All dependencies are `async`: a plain function would take a trip through the thread pool each time.
+"""
+
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -28,17 +31,17 @@ class Services:
     receipt_seconds: float
 
 
-def services(request: Request) -> Services:
+async def services(request: Request) -> Services:
     return request.app.state.services
 
 
 Wired = Annotated[Services, Depends(services)]
 
 
-def permitted(permission: Permission) -> Callable[[Request], Caller]:
+def permitted(permission: Permission) -> Callable[[Request], Awaitable[Caller]]:
     """A dependency: the caller, who has this permission (403 otherwise)."""
 
-    def caller(request: Request) -> Caller:
+    async def caller(request: Request) -> Caller:
         found: Caller = request.state.caller
         found.must(permission)
         return found
@@ -46,17 +49,17 @@ def permitted(permission: Permission) -> Callable[[Request], Caller]:
     return caller
 
 
-def authenticated(request: Request) -> Caller:
+async def authenticated(request: Request) -> Caller:
     return request.state.caller
 
 
-def reachable(permission: Permission) -> Callable[..., str]:
+def reachable(permission: Permission) -> Callable[..., Awaitable[str]]:
     """A dependency: the Session's ID in the path, which the caller may use in this way.
 
     An ID of the wrong form, or of another environment, is a Session that does not exist.
     """
 
-    def session_id(
+    async def session_id(
         caller: Annotated[Caller, Depends(permitted(permission))],
         session_id: Annotated[str, Path(description="the Session's ID, `ses_…`")],
     ) -> str:
@@ -67,14 +70,24 @@ def reachable(permission: Permission) -> Callable[..., str]:
     return session_id
 
 
-def turn_in_path(session_id: str, turn_id: Annotated[str, Path(description="the Turn's ID, `trn_…`")]) -> str:
+async def turn_in_path(
+    session_id: str, turn_id: Annotated[str, Path(description="the Turn's ID, `trn_…`")]
+) -> str:
     if not ids.well_formed("trn", turn_id):
-        raise Failure("turn_not_found", f"There is no Turn {turn_id}.", session_id=session_id)
+        raise failures.turn_not_found(session_id, turn_id)
     return turn_id
+
+
+def ask_in_path(session_id: str, ask_id: Annotated[str, Path(description="the Ask's ID, `ask_…`")]) -> str:
+    if not ids.well_formed("ask", ask_id):
+        raise Failure("ask_not_found", f"There is no Ask {ask_id}.", session_id=session_id)
+    return ask_id
 
 
 ReadableSession = Annotated[str, Depends(reachable("sessions.read"))]
 SendableSession = Annotated[str, Depends(reachable("sessions.send"))]
 ControllableSession = Annotated[str, Depends(reachable("sessions.control"))]
+AnswerableSession = Annotated[str, Depends(reachable("asks.answer"))]
 ResumableSession = Annotated[str, Depends(reachable("sessions.resume"))]
 TurnInPath = Annotated[str, Depends(turn_in_path)]
+AskInPath = Annotated[str, Depends(ask_in_path)]

@@ -9,7 +9,6 @@ from starlette.responses import Response
 from api.problems import described
 from api.services import Wired
 from turnhold.session.values import Record
-from turnhold.temporal.failures import Failure
 
 router = APIRouter(tags=["system"])
 
@@ -29,9 +28,8 @@ async def healthz() -> Health:
     responses=described("worker_unavailable", "temporal_unavailable", "rate_limited", "internal_error"),
 )
 async def readyz(wired: Wired) -> Health:
-    """Temporal is reachable and a worker polls."""
-    if not await wired.gateway.worker_polls():
-        raise Failure("worker_unavailable", "No worker polls the task queue of Sessions.")
+    """Temporal is reachable and a worker polls; one that gets work, where workers have versions."""
+    await wired.gateway.check_workers()
     return Health()
 
 

@@ -1,34 +1,28 @@
 """A typed HTTP client: the REST contract as methods that return the public objects.
 
-::
-
-    TurnholdError
-      + Problem        the server answered with a problem: `status`, `code`, `detail`
-      + Unreachable    no usable answer came: nobody there, a broken connection, not this API
-
 Calls that may be repeated without harm are repeated when the connection breaks: reads, and
 commands with an idempotency key (S-3). A command without one is sent again only when it certainly
-never left.
+never left. What they raise is in `http`.
 """
 
 import asyncio
-import ipaddress
 import math
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
-from urllib.parse import quote, urlsplit
+from typing import Any, Literal, Self
+from urllib.parse import quote
 
 import httpx2
-from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
-from pydantic_core import from_json, to_json
+from pydantic import BaseModel, ConfigDict, JsonValue
 
+from turnhold.http import Http, Problem, TurnholdError, Unreachable
 from turnhold.session.errors import Rejection
-from turnhold.session.model import SessionStatus, TurnStatus
+from turnhold.session.model import AskStatus, SessionStatus, TurnStatus
 from turnhold.session.values import rfc3339
 from turnhold.session.views import (
+    AskView,
     EventPage,
     EventView,
     Explanation,
@@ -42,39 +36,11 @@ Input = str | Sequence[Mapping[str, JsonValue]]
 """What a Turn is given: one text, or a list of text parts."""
 
 _ATTEMPTS = 3
-_PAUSES = (0.1, 0.4)
 _LONGEST_PAUSE = 5.0
-_REQUEST = httpx2.Timeout(30, connect=5)
-_STREAM = httpx2.Timeout(40, connect=5)  # a live stream says something every 15 s
-_STREAM_EVENT_BYTES = 8 * 1024 * 1024
 _WAIT = 30.0  # one `?wait=` request; a longer wait is several of them
 _PASSING = (429, 502, 503, 504)
 
-
-class TurnholdError(Exception):
-    """Anything this client raises."""
-
-
-class Problem(TurnholdError):
-    """The server refused, or cannot just now. Branch on `status` and `code`."""
-
-    def __init__(self, status: int, body: Mapping[str, Any], retry_after: float | None = None) -> None:
-        self.status = status
-        self.code = str(body.get("code") or "unexpected_response")
-        self.detail = str(body.get("detail") or body.get("title") or f"the server answered {status}")
-        self.session_id: str | None = body.get("session_id")
-        self.request_id: str | None = body.get("request_id")
-        self.errors: list[dict[str, Any]] = list(body.get("errors") or ())
-        self.retry_after = retry_after
-        super().__init__(f"{self.code}: {self.detail}")
-
-
-class Unreachable(TurnholdError):
-    """No usable answer. `uncertain`: a command was sent, and it is not known whether it took effect."""
-
-    def __init__(self, message: str, *, uncertain: bool = False) -> None:
-        super().__init__(message)
-        self.uncertain = uncertain
+__all__ = ["Client", "Created", "Gap", "Problem", "TurnholdError", "Unreachable"]
 
 
 class _Answer(BaseModel):
@@ -118,9 +84,6 @@ class Gap(_Answer):
     retained_after: int
 
 
-_M = TypeVar("_M", bound=BaseModel)
-
-
 class Client:
     """One API, one key. Use it as an async context manager.
 
@@ -134,13 +97,7 @@ class Client:
         self, url: str, api_key: str | None = None, *, transport: httpx2.AsyncBaseTransport | None = None
     ) -> None:
         self.url = url.rstrip("/")
-        self._http = httpx2.AsyncClient(
-            base_url=self.url,
-            headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
-            timeout=_REQUEST,
-            transport=transport,
-            trust_env=not _is_loopback(self.url),
-        )
+        self._http = Http(self.url, api_key, transport=transport)
 
     async def __aenter__(self) -> Self:
         await self._http.__aenter__()
@@ -165,10 +122,10 @@ class Client:
     ) -> Created:
         """Creates a Session; with `input` it admits the first Turn (S-1, S-2)."""
         body = {"agent": agent, "input": input, "key": key, "config": config, "metadata": metadata}
-        response = await self._post(
+        response = await self._http.post(
             "/v1/sessions", {k: v for k, v in body.items() if v is not None}, idempotency_key
         )
-        created = self._read(response, Created)
+        created = self._http.read(response, Created)
         return created.model_copy(update={"replay": response.status_code == 200})
 
     async def list_sessions(
@@ -185,7 +142,7 @@ class Client:
         cursor: str | None = None,
     ) -> SessionPage:
         """One page of Sessions, newest first. It may lag by seconds; `session` never does."""
-        response = await self._get(
+        response = await self._http.get(
             "/v1/sessions",
             agent=agent,
             status=status,
@@ -197,23 +154,23 @@ class Client:
             limit=limit,
             cursor=cursor,
         )
-        return self._read(response, SessionPage)
+        return self._http.read(response, SessionPage)
 
     async def lookup(self, agent: str, key: str) -> SessionView:
         """The Session of an Agent's key."""
-        return self._read(await self._get("/v1/sessions/lookup", agent=agent, key=key), SessionView)
+        return self._http.read(await self._http.get("/v1/sessions/lookup", agent=agent, key=key), SessionView)
 
     async def session(self, session_id: str) -> SessionView:
-        return self._read(await self._get(_path(session_id)), SessionView)
+        return self._http.read(await self._http.get(_path(session_id)), SessionView)
 
     async def explain(self, session_id: str) -> Explanation:
         """Why it does not move, and the calls that clear that; answers without a worker too (S-94)."""
-        return self._read(await self._get(_path(session_id, "explain")), Explanation)
+        return self._http.read(await self._http.get(_path(session_id, "explain")), Explanation)
 
     async def owned(self, session_id: str, *, recursive: bool = False) -> tuple[SessionListed, ...]:
         """The Sessions that this one owns, newest first; with `recursive` the whole tree below it."""
-        response = await self._get(_path(session_id, "owned"), recursive=recursive or None)
-        return self._read(response, _Owned).sessions
+        response = await self._http.get(_path(session_id, "owned"), recursive=recursive or None)
+        return self._http.read(response, _Owned).sessions
 
     async def interrupt(self, session_id: str, *, idempotency_key: str | None = None) -> ReceiptView:
         """Holds the Session (`hold_id`) and stops its running Turn (`turn_id`), if any (S-51)."""
@@ -235,7 +192,7 @@ class Client:
 
     async def receipt(self, session_id: str, request_id: str) -> ReceiptView:
         """The outcome of an uncertain command: accepted, rejected or pending."""
-        response = await self._get(_path(session_id, "receipts", request_id))
+        response = await self._http.get(_path(session_id, "receipts", request_id))
         return self._receipt(response)
 
     # --- Turns ----------------------------------------------------------------------------------
@@ -255,13 +212,13 @@ class Client:
         status: TurnStatus | None = None,
     ) -> TurnPage:
         """Retained Turns by sequence, without their input and output."""
-        response = await self._get(_path(session_id, "turns"), after=after, limit=limit, status=status)
-        return self._read(response, TurnPage)
+        response = await self._http.get(_path(session_id, "turns"), after=after, limit=limit, status=status)
+        return self._http.read(response, TurnPage)
 
     async def turn(self, session_id: str, turn_id: str, *, wait: float | None = None) -> TurnView:
         """A Turn; with `wait`, as soon as it has ended, or as it is after that many seconds (0–60)."""
-        response = await self._get(_path(session_id, "turns", turn_id), wait=wait and round(wait, 3))
-        return self._read(response, TurnView)
+        response = await self._http.get(_path(session_id, "turns", turn_id), wait=wait and round(wait, 3))
+        return self._http.read(response, TurnView)
 
     async def wait_turn(self, session_id: str, turn_id: str, *, patience: float = math.inf) -> TurnView:
         """The Turn once it has ended, or as it is when `patience` seconds have passed."""
@@ -279,16 +236,73 @@ class Client:
         """Stops exactly that running Turn; holds nothing (S-50)."""
         return await self._command(_path(session_id, "turns", turn_id, "interrupt"), None, idempotency_key)
 
+    # --- people -----------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        session_id: str,
+        turn_id: str,
+        content: Input,
+        *,
+        fallback: Literal["enqueue"] | None = None,
+        idempotency_key: str | None = None,
+    ) -> ReceiptView:
+        """Sends a message to exactly that running Turn (`message_id`); accepted is not yet delivered.
+
+        With `fallback` it becomes a Turn (`turn_id`, `sequence`) where that one takes none (S-30).
+        """
+        body = {"content": content} | ({"fallback": fallback} if fallback else {})
+        return await self._command(_path(session_id, "turns", turn_id, "messages"), body, idempotency_key)
+
+    async def asks(
+        self, session_id: str, *, turn_id: str | None = None, status: AskStatus | None = None
+    ) -> tuple[AskView, ...]:
+        """Questions in the order in which they were asked: of the Session, or of one Turn."""
+        turn = () if turn_id is None else ("turns", turn_id)
+        response = await self._http.get(_path(session_id, *turn, "asks"), status=status)
+
+        class Asks(_Answer):
+            asks: tuple[AskView, ...]
+
+        return self._http.read(response, Asks).asks
+
+    async def ask(self, session_id: str, turn_id: str, ask_id: str) -> AskView:
+        return self._http.read(
+            await self._http.get(_path(session_id, "turns", turn_id, "asks", ask_id)), AskView
+        )
+
+    async def answer(
+        self,
+        session_id: str,
+        turn_id: str,
+        ask_id: str,
+        *,
+        text: str | None = None,
+        selected: Sequence[str] | None = None,
+        response_id: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> ReceiptView:
+        """Answers a question; the first valid answer counts (S-41).
+
+        `response_id` is yours: with it, a repetition of the same answer is the same answer.
+        """
+        given = {"text": text, "selected": None if selected is None else list(selected)}
+        body: dict[str, Any] = {"answer": {name: value for name, value in given.items() if value is not None}}
+        if response_id is not None:
+            body["response_id"] = response_id
+        path = _path(session_id, "turns", turn_id, "asks", ask_id, "answer")
+        return await self._command(path, body, idempotency_key)
+
     # --- timeline ---------------------------------------------------------------------------------
 
     async def events(
         self, session_id: str, *, after: int = 0, limit: int | None = None, kinds: Sequence[str] = ()
     ) -> EventPage:
         """One page of events after a sequence."""
-        response = await self._get(
+        response = await self._http.get(
             _path(session_id, "events"), after=after, limit=limit, kind=list(kinds) or None
         )
-        return self._read(response, EventPage)
+        return self._http.read(response, EventPage)
 
     async def stream(
         self,
@@ -346,24 +360,12 @@ class Client:
         self, session_id: str, after: int, kinds: Sequence[str]
     ) -> AsyncGenerator[EventView | Gap | None]:
         """One connection's items; the first is None, and says that it was made."""
-        try:
-            async with self._http.sse(
-                _path(session_id, "events"),
-                params=_query(after=after, kind=list(kinds) or None),
-                timeout=_STREAM,
-                max_event_size=_STREAM_EVENT_BYTES,
-            ) as source:
-                if source.response.status_code != 200:
-                    await source.response.aread()
-                    raise _problem(source.response)
-                yield None
-                async for event in source:
-                    kind = Gap if event.event == "gap" else EventView
-                    yield kind.model_validate_json(event.data)
-        except (httpx2.TransportError, httpx2.StreamError, httpx2.InvalidURL) as error:
-            raise self._unreachable(error) from error
-        except ValidationError as error:
-            raise Unreachable(f"{self.url} answers with something else than events") from error
+        path = _path(session_id, "events")
+        async with self._http.sse(path, after=after, kind=list(kinds) or None) as source:
+            yield None
+            async for event in source:
+                kind = Gap if event.event == "gap" else EventView
+                yield kind.model_validate_json(event.data)
 
     async def _has_ended(self, session_id: str, position: int, kinds: Sequence[str]) -> bool:
         if (await self.session(session_id)).status != "closed":
@@ -378,68 +380,18 @@ class Client:
         class Agents(_Answer):
             agents: tuple[AgentInfo, ...]
 
-        return self._read(await self._get("/v1/agents"), Agents).agents
+        return self._http.read(await self._http.get("/v1/agents"), Agents).agents
 
     async def agent(self, name: str) -> AgentInfo:
-        return self._read(await self._get(f"/v1/agents/{quote(name, safe='')}"), AgentInfo)
-
-    # --- requests ------------------------------------------------------------------------------------
-
-    async def _get(self, path: str, **query: Any) -> httpx2.Response:
-        wait = query.get("wait") or 0
-        timeout = httpx2.Timeout(30 + wait, connect=5)
-        return await self._send("GET", path, repeatable=True, params=_query(**query), timeout=timeout)
-
-    async def _post(self, path: str, body: Any, idempotency_key: str | None) -> httpx2.Response:
-        headers = {"Content-Type": "application/json"} if body is not None else {}
-        if idempotency_key is not None:
-            headers["Idempotency-Key"] = idempotency_key
-        return await self._send(
-            "POST",
-            path,
-            repeatable=idempotency_key is not None,
-            content=None if body is None else to_json(body),
-            headers=headers,
-        )
+        return self._http.read(await self._http.get(f"/v1/agents/{quote(name, safe='')}"), AgentInfo)
 
     async def _command(self, path: str, body: Any, idempotency_key: str | None) -> ReceiptView:
-        response = await self._post(path, body, idempotency_key)
+        response = await self._http.post(path, body, idempotency_key)
         return self._receipt(response).but(replay=response.headers.get("Idempotent-Replay") == "true")
 
     def _receipt(self, response: httpx2.Response) -> ReceiptView:
-        receipt = self._read(response, _WireReceipt)
+        receipt = self._http.read(response, _WireReceipt)
         return ReceiptView.model_validate({**receipt.model_dump(), "rejection": receipt.problem})
-
-    async def _send(self, method: str, path: str, *, repeatable: bool, **request: Any) -> httpx2.Response:
-        for pause in (*_PAUSES, None):
-            try:
-                response = await self._http.request(method, path, **request)
-            except (httpx2.TransportError, httpx2.InvalidURL) as error:
-                never_left = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
-                if pause is None or not (repeatable or never_left):
-                    raise self._unreachable(error, uncertain=method == "POST" and not never_left) from error
-            else:
-                if response.is_success:
-                    return response
-                problem = _problem(response)
-                if pause is None or not repeatable or problem.code != "temporal_unavailable":
-                    raise problem
-                pause = min(problem.retry_after or pause, _LONGEST_PAUSE)
-            await asyncio.sleep(pause)
-        raise AssertionError("the last attempt returns or raises")
-
-    def _read(self, response: httpx2.Response, model: type[_M]) -> _M:
-        try:
-            return model.model_validate_json(response.content)
-        except ValidationError as error:
-            raise Unreachable(
-                f"{self.url} does not answer like this API (is the URL right?): "
-                f"{error.error_count()} unexpected in the answer to {response.request.url.path}"
-            ) from error
-
-    def _unreachable(self, error: Exception, *, uncertain: bool = False) -> Unreachable:
-        reason = str(error) or type(error).__name__
-        return Unreachable(f"cannot reach {self.url}: {reason}", uncertain=uncertain)
 
 
 class _WireReceipt(ReceiptView):
@@ -450,34 +402,3 @@ class _WireReceipt(ReceiptView):
 
 def _path(*parts: str) -> str:
     return "/v1/sessions/" + "/".join(quote(part, safe="") for part in parts)
-
-
-def _query(**query: Any) -> dict[str, Any]:
-    return {
-        name: ("true" if value else "false") if isinstance(value, bool) else value
-        for name, value in query.items()
-        if value is not None
-    }
-
-
-def _problem(response: httpx2.Response) -> Problem:
-    try:
-        parsed: Any = from_json(response.content)
-    except ValueError:
-        parsed = None
-    retry_after = response.headers.get("Retry-After", "")
-    return Problem(
-        response.status_code,
-        cast(dict[str, Any], parsed) if isinstance(parsed, dict) else {},
-        float(retry_after) if retry_after.isdecimal() else None,
-    )
-
-
-def _is_loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

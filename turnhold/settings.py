@@ -32,14 +32,23 @@ class Settings(BaseSettings):
     )
     grace: float = Field(default=30, ge=0, description="how long a stopping worker lets running Turns go on")
     max_processes: int = Field(default=100, ge=1, le=10_000, description="Processes a worker keeps at once")
+    cached_sessions: int = Field(
+        default=1_000, ge=1, description="Sessions a worker keeps in memory; any other is replayed first"
+    )
     roles: Annotated[tuple[Role, ...], NoDecode] = Field(
         default=("workflow", "host"), description="what a worker does: `workflow`, `host`, or both"
     )
     keys_file: Path | None = Field(
         default=None, description="API keys (hashes only); without it the API serves loopback"
     )
-    deployment: str = Field(default="", description="worker deployment name; with `TURNHOLD_BUILD_ID`")
-    build_id: str = Field(default="", description="worker build; with `TURNHOLD_DEPLOYMENT`")
+    deployment: str = Field(
+        default="",
+        description="worker deployment name: Sessions stay on their version; with `TURNHOLD_BUILD_ID`",
+    )
+    build_id: str = Field(
+        default="",
+        description="version of the worker within `TURNHOLD_DEPLOYMENT`, another one for each build",
+    )
     receipt_timeout: float = Field(
         default=10, gt=0, le=60, description="how long the API waits for a receipt"
     )

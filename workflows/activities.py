@@ -18,6 +18,10 @@ _THRICE = RetryPolicy(initial_interval=timedelta(milliseconds=100), maximum_atte
 _HEARTBEAT = timedelta(seconds=limits.HEARTBEAT_TIMEOUT_SECONDS)
 _DISPATCH = timedelta(seconds=limits.DISPATCH_SECONDS)
 _ATTACH = timedelta(seconds=limits.ATTACH_SECONDS)
+_UNTIL_HEARD = RetryPolicy(
+    initial_interval=timedelta(milliseconds=100), maximum_interval=timedelta(seconds=5)
+)
+_WORD = timedelta(seconds=5)  # a host takes note at once: longer, and its task is lost
 _MARGIN = 30.0  # beyond what the host itself allows: only a host that hangs gets here
 
 
@@ -28,6 +32,7 @@ Step = (
     | steps.StopProcess
     | steps.DeliverMessage
     | steps.AnswerAsk
+    | steps.FindTurn
 )
 
 
@@ -73,11 +78,14 @@ async def execute(state: SessionState, step: Step) -> Any:
         case steps.DeliverMessage():
             call = calls.deliver_message(state, step)
             summary = f"Message to turn {step.turn}"
-            return call and await _control(names.DELIVER_MESSAGE, call, step.queue, summary)
+            return call and await _word(names.DELIVER_MESSAGE, call, step.queue, summary)
         case steps.AnswerAsk():
             call = calls.answer_ask(state, step)
             summary = f"Answer to turn {step.turn}"
-            return call and await _control(names.ANSWER_ASK, call, step.queue, summary)
+            return call and await _word(names.ANSWER_ASK, call, step.queue, summary)
+        case steps.FindTurn():
+            call = calls.find_turn(state, step)
+            return await _word(names.FIND_TURN, call, step.queue, f"Find turn {step.turn}")
 
 
 async def _control(name: str, call: Any, queue: str, summary: str, patience: float = 0.0) -> None:
@@ -89,5 +97,17 @@ async def _control(name: str, call: Any, queue: str, summary: str, patience: flo
         schedule_to_start_timeout=_ATTACH,
         start_to_close_timeout=timedelta(seconds=patience + _MARGIN),
         retry_policy=_THRICE,
+        summary=summary,
+    )
+
+
+async def _word(name: str, call: Any, queue: str, summary: str) -> None:
+    """What a person said, or hangs on it: kept until the host hears it, or its Turn ends."""
+    await workflow.execute_activity(
+        name,
+        call,
+        task_queue=queue,
+        start_to_close_timeout=_WORD,
+        retry_policy=_UNTIL_HEARD,
         summary=summary,
     )

@@ -25,7 +25,7 @@ from temporalio.exceptions import (
 with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
-    from turnhold.session import commands, hosting, steps
+    from turnhold.session import commands, headroom, hosting, steps
     from turnhold.session import peers as told
     from turnhold.session.carried import SessionInput
     from turnhold.session.machine import Machine
@@ -36,6 +36,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.incoming import Nonsense, command_of
 
 _Said = TypeVar("_Said", bound=Record)
+_MOVE = workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE
 _FINAL_EVENTS = 300
 """A closed Session is read by replaying its last run: a longer one hands its state to a short one."""
 
@@ -51,6 +52,7 @@ class Session:
         self._timers: dict[datetime, asyncio.Task[None]] = {}
         self._children: dict[str, asyncio.Task[None]] = {}
         self._stale = False
+        self._signals = 0
         if given.new is not None:
             self._shown = display.at_start(given.new.created_at)
             self._machine = Machine.begin(
@@ -65,7 +67,7 @@ class Session:
             self._machine = Machine(given.state, log=workflow.logger)
         else:
             raise ApplicationError("a Session starts with `new` or `state`", non_retryable=True)
-        self._machine.state.deployment = _deployment()
+        self._machine.begin_run(_deployment(), workflow.now())
 
     @workflow.run
     async def run(self, given: SessionInput) -> None:
@@ -85,7 +87,8 @@ class Session:
         workflow.continue_as_new(
             given.model_copy(
                 update={"new": None, "owner_state": None, "state": self._machine.carry(self._tasks)}
-            )
+            ),
+            initial_versioning_behavior=_MOVE if self._machine.leaving else None,
         )
 
     def _ended(self) -> bool:
@@ -127,6 +130,11 @@ class Session:
         self._command(commands.Spawn, payload)
 
     @workflow.signal
+    def move(self, *payload: Any) -> None:
+        """An operator's command line (S-4)."""
+        self._command(commands.Move, payload)
+
+    @workflow.signal
     def report(self, *payload: Any) -> None:
         """A host reports facts of the running Turn."""
         self._said(hosting.Report, payload, self._machine.report)
@@ -138,17 +146,19 @@ class Session:
 
     @workflow.signal
     def owned(self, *payload: Any) -> None:
-        """An owned Session tells what it has applied, and that it has closed."""
+        """An owned Session tells that it has closed."""
         self._said(commands.OwnedReport, payload, self._machine.owned_said)
 
     @workflow.signal(dynamic=True)
     def unknown(self, name: str, _args: Sequence[RawValue]) -> None:
         """A signal of any other name changes nothing, and is not kept (S-91)."""
+        self._signals += 1
         workflow.logger.warning("dropped a signal of unknown name: %s", name)
 
     def _said(
         self, model: type[_Said], payload: tuple[Any, ...], take: Callable[[_Said, datetime], None]
     ) -> None:
+        self._signals += 1
         try:
             said = model.model_validate(payload[0] if payload else None)
         except ValidationError:
@@ -157,6 +167,7 @@ class Session:
         self._feed(lambda now: take(said, now))
 
     def _command(self, model: type[commands.Command], payload: tuple[Any, ...]) -> None:
+        self._signals += 1
         try:
             command = command_of(model, payload)
         except Nonsense as nonsense:
@@ -170,12 +181,19 @@ class Session:
 
     @workflow.query
     def read(self, request: ReadRequest) -> ReadResult:
-        return self._machine.read(request, workflow.now())
+        info = workflow.info()
+        used = headroom.Used(
+            events=info.get_current_history_length(),
+            bytes=info.get_current_history_size(),
+            signals=self._signals,
+        )
+        return self._machine.read(request, workflow.now(), used)
 
     # --- the machine, fed -----------------------------------------------------------------------
 
     def _feed(self, give: Callable[[datetime], object]) -> None:
         """Let the machine judge something, then do what it asks for."""
+        self._machine.runs_on(_deployment(), workflow.now())
         give(workflow.now())
         issued, dropped = self._machine.take()
         for step_id in dropped:
@@ -185,7 +203,7 @@ class Session:
         self._carry_out(issued)
 
     def _carry_out(self, issued: list[steps.Step]) -> None:
-        """Start what the machine issued; while a roll-over is due, leave it to the next run."""
+        """Start what the machine issued; when this run is about to end, leave it to the next one."""
         if not self._rolling_over:
             for step in issued:
                 self._tasks[step.id] = asyncio.create_task(self._step(step), name=f"step {step.id}")
@@ -196,9 +214,8 @@ class Session:
     def _rolling_over(self) -> bool:
         info = workflow.info()
         limit = self._given.events_per_run
-        return info.is_continue_as_new_suggested() or (
-            limit is not None and info.get_current_history_length() >= limit
-        )
+        long = limit is not None and info.get_current_history_length() >= limit
+        return long or info.is_continue_as_new_suggested() or self._machine.leaving
 
     async def _step(self, step: steps.Step) -> None:
         """Carry a step out, and tell the machine what came of it."""

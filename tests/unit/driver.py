@@ -14,7 +14,6 @@ from turnhold.session.values import TextPart
 from turnhold.session.views import PageRequest, ReadRequest, ReceiptView
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-EVERYTHING: frozenset[str] = frozenset()
 TERMINAL = {"turn.completed", "turn.failed", "turn.interrupted", "turn.cancelled"}
 
 
@@ -34,7 +33,7 @@ class World:
             request_id=self.request_id(),
             created_at=START,
         )
-        self.machine = Machine.begin("ses_test", new, self.now, withheld=EVERYTHING)
+        self.machine = Machine.begin("ses_test", new, self.now)
 
     # --- what callers do ------------------------------------------------------------------------
 
@@ -64,12 +63,15 @@ class World:
     def cancel(self) -> ReceiptView:
         return self.give(commands.Cancel(request_id=self.request_id()))
 
-    def send(self, turn: int, fallback: Any = None) -> ReceiptView:
+    def move(self, to: str) -> ReceiptView:
+        return self.give(commands.Move(request_id=self.request_id(), to=to))
+
+    def send(self, turn: int, fallback: Any = None, text: str = "note") -> ReceiptView:
         return self.give(
             commands.Send(
                 request_id=self.request_id(),
                 turn_id=self.state.turn_id(turn),
-                content=(TextPart(text="note"),),
+                content=(TextPart(text=text),),
                 fallback=fallback,
             )
         )
@@ -144,13 +146,14 @@ class World:
         assert running is not None
         return ids.numbered("ask", self.state.turn_id(running), number)
 
-    def roll_over(self, begun: Iterable[int] | None = None) -> None:
-        """The next run gets the state as JSON, and nothing else."""
+    def roll_over(self, begun: Iterable[int] | None = None, deployment: str | None = None) -> None:
+        """The next run gets the state as JSON, and nothing else; `deployment` is another than before."""
         outstanding = [s.id for s in self.machine.outstanding()]
         carried = self.machine.carry(outstanding if begun is None else list(begun))
         again = SessionState.model_validate_json(to_json(carried, exclude_none=True))
         assert again == carried, "the state does not survive its own JSON"
-        self.machine = Machine(again, withheld=EVERYTHING)
+        self.machine = Machine(again)
+        self.machine.begin_run(deployment or again.deployment or "unversioned", self.now)
 
     # --- what everybody sees --------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ import httpx2
 import pytest
 
 from turnhold import client as module
+from turnhold import http
 from turnhold.client import Client, Gap, Problem, TurnholdError, Unreachable
 from turnhold.session.views import EventView
 
@@ -27,8 +28,9 @@ Handler = Callable[[httpx2.Request], httpx2.Response]
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_PAUSES", (0.0, 0.0))
-    monkeypatch.setattr(module, "_LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr(http, "_PAUSES", (0.0, 0.0))
+    for each in (http, module):
+        monkeypatch.setattr(each, "_LONGEST_PAUSE", 0.0)
 
 
 def opened(handler: Handler) -> Client:

@@ -8,7 +8,8 @@ from api.app import create_app
 from tests.unit.driver import START, World, running
 from turnhold.session import commands, explaining, hosting, peers, remedies, steps
 from turnhold.session.creation import Config, NewSession
-from turnhold.session.model import ChoiceControl, Control, Option, Owned, TextControl
+from turnhold.session.model import Owned
+from turnhold.session.questions import ChoiceControl, Control, Option, TextControl
 from turnhold.session.views import Cause, Clearing, Explanation, ReadRequest
 from turnhold.settings import Settings
 
@@ -96,13 +97,15 @@ def test_s94_an_inherited_hold_is_released_at_its_owner() -> None:
         depth=2,
     )
     world = World()
-    world.machine = type(world.machine).begin("ses_test", new, START, withheld=frozenset())
+    world.machine = type(world.machine).begin("ses_test", new, START)
     above = commands.InheritedHold(id="hld_above", session_id="ses_top")
     world.machine.owner_said(commands.OwnerState(owner_id="ses_owner", version=1, holds=(above,)), START)
     cause = explain(world).causes[0]
     assert (cause.hold_id, cause.session_id) == ("hld_above", "ses_top")
     assert cause.clear == remedies.resume("ses_top", "hld_above")
-    world.machine.told(world.step(steps.TellOwner).id, peers.Told(reached=False), START)
+    world.wait(60)
+    look = world.step(steps.LookForOwner)
+    world.machine.looked(look.id, peers.Looked(ended=("ses_owner",)), world.now)
     assert explain(world).causes[0].clear == remedies.resume("ses_test", "hld_above")
 
 

@@ -7,9 +7,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from turnhold.session.creation import Config, NewSession
 from turnhold.session.errors import Rejection
-from turnhold.session.model import TextControl
+from turnhold.session.questions import TextControl
 from turnhold.session.values import JsonPart, Origin, TextPart
-from turnhold.session.views import AskView, ReadResult, ReceiptView, SessionView, TurnView
+from turnhold.session.views import AskPage, AskView, ReadResult, ReceiptView, SessionView, TurnView
 from turnhold.temporal import failures, terminated
 from turnhold.temporal.calls import bounded
 from turnhold.temporal.creation import Creation, session_id
@@ -125,7 +125,7 @@ def test_s90_a_terminated_session_shows_nothing_unfinished() -> None:
         session=session(running_turn_id=TURN, queued_turns=2),
         turns_by_id={TURN: turn(accepts_messages=True)},
         turns=((turn(), turn(status="completed")),),
-        asks=(ask,),
+        ask_pages=(AskPage(asks=(ask,)),),
         working=True,
     )
     shown = terminated.overlay(result, NOW)
@@ -134,7 +134,7 @@ def test_s90_a_terminated_session_shows_nothing_unfinished() -> None:
     assert shown.turns_by_id[TURN].status == "interrupted"
     assert shown.turns_by_id[TURN].reason == "terminated"
     assert [each.status for each in shown.turns[0]] == ["interrupted", "completed"]
-    assert (shown.asks[0].status, shown.working) == ("cancelled", False)
+    assert (shown.ask_pages[0].asks[0].status, shown.working) == ("cancelled", False)
 
 
 def test_s90_a_session_that_had_closed_itself_keeps_how() -> None:

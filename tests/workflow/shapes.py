@@ -1,5 +1,7 @@
 """Sessions of every shape, to be recorded: `python -m tests.workflow.shapes` writes their histories.
 
+Names of shapes as arguments record these alone.
+
 Record again only when a shape is new: the recorded files are what running Sessions look like, and
 code that cannot replay them would strand those.
 """
@@ -16,11 +18,22 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHandle
 
 from tests.harness import poll
-from tests.workflow import spawning
-from tests.workflow.stub_host import WAITS, StubHost, completes, events, read, start, until_idle
+from tests.workflow import fingerprint, spawning
+from tests.workflow.stub_host import (
+    LISTENS,
+    STREAMS,
+    WAITS,
+    StubHost,
+    completes,
+    events,
+    read,
+    start,
+    until_idle,
+)
+from tests.workflow.versioned import Shop
 from turnhold.cli.stack import Plan, Stack
-from turnhold.session import hosting
-from turnhold.session.views import TurnsRequest
+from turnhold.session import hosting, ids
+from turnhold.session.views import AsksRequest, TurnsRequest
 from turnhold.temporal.plugin import PLUGIN
 
 HISTORIES = Path(__file__).parent / "histories"
@@ -200,11 +213,74 @@ async def _running(handle: Handle, sequence: int) -> str:
     return await poll(turn_id)
 
 
+async def streaming(client: Client, queue: str, _host: StubHost) -> Handle:
+    """A Turn that reports while it runs, and an input and a close that come meanwhile."""
+    handle = await start(client, queue, STREAMS)
+    await handle.signal("enqueue", {"input": STREAMS})
+    await handle.signal("close")
+    await handle.result()
+    return handle
+
+
+async def people(client: Client, queue: str, _host: StubHost) -> Handle:
+    """A Turn steered and answered, by an answer that comes late; one interrupted in between."""
+    handle = await start(client, queue, LISTENS)
+    await handle.signal("enqueue", {"input": LISTENS})
+    steered = await poll(lambda: _asking(handle, 1))
+    for text in ("one", "two"):
+        await handle.signal("send", {"turn_id": steered, "content": text})
+    answer = {"ask_id": ids.numbered("ask", steered, 1), "answer": {"text": "yes"}}
+    await handle.signal("answer", {"turn_id": steered, **answer, "sent_at": "2026-01-01T00:00:00Z"})
+    stopped = await poll(lambda: _asking(handle, 2))
+    await handle.signal("send", {"turn_id": steered, "content": "three", "fallback": "enqueue"})
+    await handle.signal("send", {"turn_id": stopped, "content": "four"})
+    await handle.signal("interrupt", {"turn_id": stopped})
+    await until_idle(handle)
+    await handle.signal("close")
+    await handle.result()
+    return handle
+
+
+async def _asking(handle: Handle, sequence: int) -> str | None:
+    """The ID of that Turn, once it waits for an answer."""
+    result = await read(handle, ask_pages=(AsksRequest(status="pending"),))
+    waiting = {ask.turn_id for ask in result.ask_pages[0].asks}
+    turn_id = await _running(handle, sequence) if waiting else None
+    return turn_id if turn_id in waiting else None
+
+
+async def attached(client: Client, queue: str, _host: StubHost) -> Handle:
+    """A Turn that runs across a roll-over: the run that attaches to it, and in which it is stopped."""
+    handle = await start(client, queue, WAITS, events_per_run=30)
+    latest: Handle = client.get_workflow_handle(handle.id)
+    turn_id = await _running(latest, 1)
+    run = first_run = (await latest.describe()).run_id
+    while run == first_run:
+        await latest.signal("enqueue", {"input": "another"})
+        run = (await latest.describe()).run_id
+    await latest.signal("interrupt", {"turn_id": turn_id})
+    await until_idle(latest)
+    return client.get_workflow_handle(handle.id, run_id=run)
+
+
+async def moved(client: Client, queue: str, _host: StubHost) -> Handle:
+    """Moved from one version of the workers to another: the run that leaves."""
+    shop = Shop(client, queue)
+    async with shop.worker("1", StubHost()), shop.worker("2", StubHost()):
+        await shop.promote("1")
+        handle = await start(client, queue, "one")
+        await until_idle(handle)
+        await shop.promote("2")
+        await handle.signal("move", {"to": f"{shop.name}:2"})
+        await poll(lambda: _has(handle, "session.moved"))
+        return client.get_workflow_handle(handle.id, run_id=handle.first_execution_run_id)
+
+
 SHAPES: dict[str, Shape] = {
     shape.__name__: shape
     for shape in (
         *(idle, conversation, held, died, lost, hibernated, continued, cancelled, interrupted),
-        *(owning, owned),
+        *(streaming, people, attached, moved, owning, owned),
     )
 }
 
@@ -219,9 +295,9 @@ async def record(client: Client, name: str) -> str:
         return (await handle.fetch_history()).to_json()
 
 
-async def _record_all(address: str) -> None:
+async def _record_all(address: str, names: list[str]) -> None:
     client = await Client.connect(address, plugins=[PLUGIN])
-    for name in SHAPES:
+    for name in names:
         (HISTORIES / f"{name}.json").write_text(await record(client, name))
 
 
@@ -230,7 +306,9 @@ if __name__ == "__main__":
         stack = Stack(Plan(Path(folder)))
         stack.start()
         try:
-            asyncio.run(_record_all(stack.temporal_address))
+            names = sys.argv[1:] or list(SHAPES)
+            asyncio.run(_record_all(stack.temporal_address, names))
+            fingerprint.write_all(HISTORIES / f"{name}.json" for name in names)
         finally:
             stack.stop()
     sys.exit(0)

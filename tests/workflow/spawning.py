@@ -57,7 +57,8 @@ async def ask(root: Handle, key: str, text: str = "", **changes: Any) -> str:
 
 async def answered(root: Handle, request_id: str) -> ReceiptView:
     async def receipt() -> ReceiptView | None:
-        return (await read(root, request_ids=(request_id,))).receipts.get(request_id)
+        found = (await read(root, request_ids=(request_id,))).receipts.get(request_id)
+        return found if found and found.status != "pending" else None
 
     return await poll(receipt, what="a receipt")
 

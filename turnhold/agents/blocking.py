@@ -17,7 +17,7 @@ from turnhold.agents.controls import Reply
 from turnhold.agents.past import PastTurn
 from turnhold.agents.sessions import Input, Sessions, SpawnedSession
 from turnhold.agents.turn import Interruption, Message, Turn, each_of
-from turnhold.session.model import Control
+from turnhold.session.questions import Control
 from turnhold.session.views import SessionView
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from turnhold.agents.content import OutputContent, encodable, output_of
 from turnhold.agents.controls import Reply
 from turnhold.agents.forgotten import Calls
 from turnhold.session import limits
-from turnhold.session.model import Control, TextControl
+from turnhold.session.questions import ChoiceControl, Control, TextControl
 from turnhold.session.values import RESPONSE, Content, Origin, Output, Record, Seconds, text_of
 
 _SECONDS: TypeAdapter[float] = TypeAdapter(Seconds)
@@ -159,27 +159,34 @@ class Turn:
     def on_message(self, handler: MessageHandler) -> Coroutine[Any, Any, None]:
         """Take messages with `handler`, one at a time; returns when that is on record (S-30).
 
-        Raises RuntimeError when called a second time.
+        Raises RuntimeError when called a second time, TypeError for what cannot be called.
         """
         return self.calls.made("turn.on_message", self._on_message, handler)
 
     async def _on_message(self, handler: MessageHandler) -> None:
+        if not callable(handler):
+            raise TypeError(f"a message handler is a function, not {type(handler).__name__}")
         if self._listening:
             raise RuntimeError("a Turn registers one message handler, once")
         self._listening = True
         await self._port.listen(handler)
 
-    async def ask(
-        self,
-        prompt: str,
-        control: Control | None = None,
-        timeout: float | str | None = None,  # noqa: ASYNC109 - a person's time, kept by the Session
-    ) -> Reply:
+    def ask(
+        self, prompt: str, control: Control | None = None, timeout: float | str | None = None
+    ) -> Coroutine[Any, Any, Reply]:
         """Ask a person and wait (S-40 to S-43). Without `control` the answer is text.
 
         `timeout` is seconds or an ISO 8601 duration. Raises AskCancelled when it is over or the
-        Session closes, RuntimeError for an eleventh pending Ask, ValueError past a limit.
+        Session closes, RuntimeError for an eleventh pending Ask, ValueError past a limit, TypeError
+        for what is no question. An Ask that is cancelled as a task is withdrawn.
         """
+        return self.calls.made("turn.ask", self._ask, prompt, control, timeout)
+
+    async def _ask(self, prompt: str, control: Control | None, timeout: float | str | None) -> Reply:  # noqa: ASYNC109 - a person's time, kept by the Session
+        if not isinstance(prompt, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"a question is text, not {type(prompt).__name__}")
+        if not isinstance(control, TextControl | ChoiceControl | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"a control is choice(…) or text(), not {type(control).__name__}")
         if len(encodable(prompt).encode()) > limits.ASK_PROMPT_BYTES:
             raise ValueError(f"a question has at most {limits.ASK_PROMPT_BYTES} bytes")
         try:

@@ -12,6 +12,7 @@ from typer.exceptions import TyperException
 
 from turnhold.cli import connection, outcome, output
 from turnhold.cli.connection import DEFAULT_URL, ApiKey, Json, Url
+from turnhold.cli.deployment import deployment_commands
 from turnhold.cli.session import session_commands
 from turnhold.client import Client, Problem, Unreachable
 from turnhold.keys import PERMISSIONS
@@ -23,6 +24,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(session_commands, name="session")
+app.add_typer(deployment_commands, name="deployment")
 key_commands = typer.Typer(help="API keys.", no_args_is_help=True)
 app.add_typer(key_commands, name="key")
 
@@ -52,7 +54,7 @@ def dev(
     from turnhold.cli.stack import Plan
 
     settings = {name: value for name, value in os.environ.items() if name.startswith("TURNHOLD_")}
-    run_dev(Plan(data, True, port, temporal_port, ui_port, workers, settings))
+    run_dev(Plan(data, True, port, temporal_port, ui_port, workers, settings=settings))
 
 
 @app.command(epilog="Example: TURNHOLD_AGENTS=my_agents turnhold worker")
@@ -96,6 +98,27 @@ def agents(url: Url = DEFAULT_URL, api_key: ApiKey = None, as_json: Json = False
         ("AGENT", "DESCRIPTION"),
         [(agent.name, (agent.description or "-").partition("\n")[0]) for agent in found],
     )
+
+
+@app.command(
+    epilog="""Example: echo '{"type": "prompt", "id": 1, "message": "say hi"}' | turnhold rpc script"""
+)
+def rpc(
+    agent: Annotated[str, typer.Argument(help="The Agent's name.")],
+    session: Annotated[
+        str | None, typer.Option(help="A Session of that Agent that is there. Default: a new one.")
+    ] = None,
+    url: Url = DEFAULT_URL,
+    api_key: ApiKey = None,
+) -> None:
+    """Drive a Session with JSON lines: commands on stdin; events and responses on stdout.
+
+    Commands: prompt, follow_up, steer, abort, get_state. At the end of the input a new Session is
+    closed once the queued lines have run; Ctrl-C interrupts it first.
+    """
+    from turnhold.cli.rpc import drive
+
+    connection.call(url, api_key, lambda client: drive(client, agent, session))
 
 
 @key_commands.command("new", epilog="Example: turnhold key new ci --keys-file keys.json")

@@ -55,7 +55,9 @@ class Plan:
         api_port, temporal_port: 0 for any free port.
         ui_port: of the Temporal UI; 0 for any free port, None for no UI.
         workers: worker processes.
+        tuned: give the server the settings that Sessions are quick with; else it has its defaults.
         settings: `TURNHOLD_*` for the workers and the API; ours take precedence.
+        server: further dynamic configuration of the Temporal server, by its keys.
     """
 
     data: Path
@@ -64,7 +66,9 @@ class Plan:
     temporal_port: int = 0
     ui_port: int | None = None
     workers: int = 1
+    tuned: bool = True
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
+    server: Mapping[str, int | str] = field(default_factory=dict[str, "int | str"])
 
 
 class Stack:
@@ -190,7 +194,7 @@ class Stack:
             *(("--headless",) if self._ui_port is None else ("--ui-port", str(self._ui_port))),
             *(("--db-filename", str(self.plan.data / "temporal.db")) if self.plan.durable else ()),
         ]
-        for name, value in _DYNAMIC_CONFIG.items():
+        for name, value in ((_DYNAMIC_CONFIG if self.plan.tuned else {}) | dict(self.plan.server)).items():
             command += ["--dynamic-config-value", f"{name}={value}"]
         for name, kind in SEARCH_ATTRIBUTES.items():
             command += ["--search-attribute", f"{name}={kind}"]
@@ -277,7 +281,9 @@ class Stack:
         return all(f'"{name}"' in registered for name in SEARCH_ATTRIBUTES)
 
     def _api_is_ready(self, http: httpx2.Client) -> bool:
-        return http.get(f"{self.api_url}/readyz").is_success
+        # Workers of a version are ready for nothing before somebody promotes it.
+        route = "healthz" if self._settings.get("TURNHOLD_DEPLOYMENT") else "readyz"
+        return http.get(f"{self.api_url}/{route}").is_success
 
 
 _NOT_INSTALLED = (

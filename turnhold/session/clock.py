@@ -95,7 +95,10 @@ def _stop_deadline_elapsed(tx: Transaction) -> None:
 def advance(tx: Transaction) -> None:
     """What follows of itself: the next Turn, its Process, the end, the idle clock."""
     state = tx.state
-    _start_next(tx)
+    if state.moving_to is None:
+        _start_next(tx)
+    elif state.process.status == "live":
+        processes.stop(tx, "moved")
     controls.close_if_settled(tx)
     if state.status == "closed" or not is_idle(state):
         state.idle_since = None

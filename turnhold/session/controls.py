@@ -17,13 +17,9 @@ def _interrupt_turn(tx: Transaction, turn_id: str) -> Effect:
     """Stop exactly that Turn, while it runs; nothing is held (S-50)."""
     state = tx.state
     sequence = turns.find(state, turn_id)
-    if state.status == "closed":
-        turns.refuse_if_closed(state)
-    if state.running != sequence:
-        turn = state.turns.get(sequence)
-        detail = "has ended" if turn is None or turn.settled else "is queued"
-        ended = f" as {turn.status}" if turn is not None and turn.settled else ""
-        raise Refused("turn_not_running", f"Turn {turn_id} {detail}{ended}.")
+    turns.refuse_if_closed(state)
+    if turns.running_as(state, sequence) is None:
+        raise turns.not_running(state, sequence)
     turns.stop(tx, "interrupt")
     return Effect(turn=sequence)
 

@@ -23,6 +23,7 @@ STATUS: dict[str, int] = {
     "idempotency_conflict": 409,
     "session_closing": 409,
     "session_closed": 409,
+    "session_not_idle": 409,
     "turn_not_running": 409,
     "turn_not_accepting_messages": 409,
     "turn_stopping": 409,

@@ -10,7 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
-from turnhold.session.model import Answer, Control, TurnError
+from turnhold.session.model import TurnError
+from turnhold.session.questions import Answer, Control
 from turnhold.session.values import Compact, Content, Origin, Output, Record, Response, Timestamp
 
 # --- calls: Session to host ----------------------------------------------------------------------
@@ -121,6 +122,14 @@ class AnswerAskCall(Record):
     reason: str | None = None
 
 
+class FindTurnCall(Record):
+    """Activity `find_turn`: returns while this Turn runs here; `PROCESS_GONE` where it does not."""
+
+    session_id: str
+    epoch: int
+    turn_id: str
+
+
 # --- facts: host to Session ----------------------------------------------------------------------
 
 
@@ -159,6 +168,13 @@ class AskCreated(Record):
     timeout: float | None = None
 
 
+class AskWithdrawn(Record):
+    """The handler waits for this answer no more: it gave up by itself."""
+
+    kind: Literal["ask_withdrawn"] = "ask_withdrawn"
+    ask_id: str
+
+
 class FunctionReturned(Record):
     """The Turn's function has returned; a started message is still being finished (S-33)."""
 
@@ -179,6 +195,7 @@ Fact = Annotated[
     | MessageStarted
     | MessageSettled
     | AskCreated
+    | AskWithdrawn
     | FunctionReturned
     | ProcessGone,
     Field(discriminator="kind"),

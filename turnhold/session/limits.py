@@ -22,13 +22,15 @@ QUEUE_LIMIT = 1_000  # default and ceiling of `queue_limit`
 HOLDS = 100
 OPEN_MESSAGES = 100  # a Turn
 PENDING_ASKS = 10  # a Turn
+PENDING_ASKS_BYTES = 512 * KIB  # of one Turn, encoded: a run hands them on whole, in one payload
 ASK_PROMPT_BYTES = 256 * KIB
-ASK_ANSWER_BYTES = 64 * KIB
+ASK_ANSWER_BYTES = 64 * KIB  # a text
+LATE_ANSWER_SECONDS = 1.0  # an answer that no worker took for so long: its Turn's host may be gone
 ASK_OPTIONS = 100
 ASK_OPTION_ID_BYTES = 128
 ASK_OPTION_LABEL_BYTES = 256
 ASK_OPTION_DESCRIPTION_BYTES = 2 * KIB
-ASK_TEXT_BYTES = 8 * KIB
+ASK_CUSTOM_TEXT_BYTES = 8 * KIB  # beside a choice, or in its place
 
 # --- what a handler may produce ------------------------------------------------------------------
 RESULT_BYTES = 256 * KIB
@@ -63,9 +65,15 @@ OUTCOME_SECONDS = 15 * 60  # every outcome can be read by its request ID at leas
 RECEIPTS_MAX = 2_500  # accepted commands that may not be forgotten yet: past it, `session_busy`
 OUTCOMES_MAX = 1_000  # rejections and replays that a run hands on; the newest
 
+# --- a run, and where it is full -----------------------------------------------------------------------
+RUN_EVENTS = 51_200  # Temporal ends a workflow there
+RUN_BYTES = 50 * MIB  # likewise
+RUN_SIGNALS = 10_000  # past it Temporal refuses every signal, a cancel too
+BUSY_EVENTS = 8_000  # without a worker; a signal is one event, and controls need the rest
+
 # --- what a run carries into the next (one payload, 2 MiB) -----------------------------------------
-QUEUED_BYTES = 640 * KIB  # Turns that wait or run; past it enqueue gets `session_busy`
-TURN_BYTES = 400  # what a queued Turn takes beside its input
+QUEUED_BYTES = 640 * KIB  # Turns that wait or run, and open messages; past it `session_busy`
+TURN_BYTES = 400  # what a queued Turn, or a message, takes beside its content
 CARRIED_BYTES = 1_800 * KIB  # all of it: what the rest leaves goes to settled Turns and the timeline
 
 # --- pages -------------------------------------------------------------------------------------------

@@ -13,9 +13,11 @@ from turnhold.session import (
     clock,
     commands,
     controls,
+    headroom,
     hosting,
     ids,
     inheritance,
+    moving,
     owner,
     ownership,
     peers,
@@ -37,16 +39,12 @@ from turnhold.session.views import Judge, ReadRequest, ReadResult, ReceiptView
 
 Handler = Callable[[Transaction, commands.Command], Effect]
 
-NOT_YET = frozenset({"send", "answer"})
-"""Operations that are registered, and rejected `not_implemented` until they are released."""
-
 
 class Machine:
     """One Session.
 
     Args:
         state: where it stands; owned by the machine from now on.
-        withheld: operations to reject as `not_implemented`.
         log: where a bug is reported; the Session goes on without what met it.
     """
 
@@ -54,13 +52,11 @@ class Machine:
         self,
         state: SessionState,
         *,
-        withheld: frozenset[str] = NOT_YET,
         log: logging.Logger | logging.LoggerAdapter[logging.Logger] | None = None,
     ) -> None:
         self.state = state
         self.issued: list[steps.Step] = []
         self.dropped: list[int] = []
-        self._withheld = withheld
         self._log = log or logging.getLogger(__name__)
 
     @classmethod
@@ -71,7 +67,6 @@ class Machine:
         now: datetime,
         *,
         owner_state: commands.OwnerState | None = None,
-        withheld: frozenset[str] = NOT_YET,
         log: logging.Logger | logging.LoggerAdapter[logging.Logger] | None = None,
     ) -> "Machine":
         """A new Session, with its first Turn if it has an input (S-1, S-5)."""
@@ -91,7 +86,7 @@ class Machine:
             depth=new.depth,
             owner=Owner(session_id=new.owner_id) if new.owner_id else None,
         )
-        machine = cls(state, withheld=withheld, log=log)
+        machine = cls(state, log=log)
 
         def create(tx: Transaction) -> None:
             first = turns.admit(tx, new.input, new.caller, new.created_at) if new.input else None
@@ -114,13 +109,17 @@ class Machine:
         if request_id is None:
             state.commands_seen += 1
             request_id = ids.numbered("req", state.seed, state.commands_seen)
-        command = command.but(request_id=request_id)
-        if self._knows(request_id):
-            return request_id
+        if not self._knows(request_id):
+            self._decide(command.but(request_id=request_id), request_id, now)
+        return request_id
+
+    def _decide(self, command: commands.Command, request_id: str, now: datetime) -> None:
         try:
-            first = receipts.first_receipt(state, command)
+            first = receipts.first_request(self.state, command) or people.first_answer(self.state, command)
             if first is not None:
-                receipts.record_outcome(state, request_id, now, replay_of=first.request_id)
+                receipts.record_outcome(self.state, request_id, now, replay_of=first)
+            elif isinstance(command, commands.AnswerAsk) and people.comes_late(self.state, command, now):
+                self._defer(command, request_id, now)
             else:
                 self._accept(command, request_id, now)
         except Refused as refused:
@@ -129,20 +128,35 @@ class Machine:
             self._log.exception("a command met a bug and was rejected: %s", command.operation)
             bug = Rejection(code="internal_error", detail="The command could not be judged; nothing changed.")
             receipts.record_outcome(self.state, request_id, now, rejection=bug)
-        return request_id
+
+    def _defer(self, command: commands.AnswerAsk, request_id: str, now: datetime) -> None:
+        """Keep an answer that comes late until `_judge_late` (S-43)."""
+        turns.find(self.state, command.turn_id)
+        first = people.first_late(self.state, command)
+        if first is not None:
+            receipts.record_outcome(self.state, request_id, now, replay_of=first)
+            return
+        tx = Transaction(self.state.fork(), now)
+        people.hear_host(tx, command, request_id)
+        self._keep(tx)
+
+    def _judge_late(self, now: datetime, *, heard: bool = False) -> None:
+        """Judge the answers that came late: once the host is heard, or their Ask has ended."""
+        for request_id, command in list(self.state.late.items()):
+            ask = self.state.asks.get(command.ask_id)
+            if heard or ask is None or ask.status != "pending":
+                del self.state.late[request_id]
+                self._decide(command.but(sent_at=None), request_id, now)
 
     def _knows(self, request_id: str) -> bool:
-        """Whether this request is judged, or waits for a step that decides."""
         state = self.state
         judged = request_id in state.receipts or request_id in state.outcomes
-        return judged or ownership.pending(state, request_id) or owner.pending(state, request_id)
+        return judged or reading.waits(state, request_id)
 
     def _accept(self, command: commands.Command, request_id: str, now: datetime) -> None:
-        if command.operation in self._withheld:
-            raise Refused("not_implemented", f"`{command.operation}` is not available yet.")
         tx = Transaction(self.state.fork(), now)
         receipts.admit(tx.state, command, now)
-        effect = _judge(tx, command)
+        effect = _judge(tx, command, request_id)
         sequence = tx.state.last_sequence
         clock.advance(tx)
         if not effect.deferred:
@@ -157,14 +171,10 @@ class Machine:
     def judge(self, asked: Judge, now: datetime) -> ReceiptView:
         """What would become of a command now; nothing happens."""
         command = commands.PUBLIC[asked.operation].model_validate(asked.command)
-        trial = Machine(self.state.fork(), withheld=self._withheld, log=self._log)
+        trial = Machine(self.state.fork(), log=self._log)
         request_id = trial.command(command, now)
         view = reading.receipt(trial.state, request_id)
-        if view is None:  # an owner's hold: whether that is still there does not matter any more
-            rejected = Rejection(code="session_closed", detail="This Session is closed.")
-            view = ReceiptView(
-                request_id=request_id, status="rejected", session_id=self.state.id, rejection=rejected
-            )
+        assert view is not None
         return view
 
     # --- facts ----------------------------------------------------------------------------------
@@ -220,10 +230,22 @@ class Machine:
             if step is not None:
                 _settle(tx, step)
 
+        heard = isinstance(self.state.outstanding.get(step_id), steps.FindTurn)
         self._apply(now, fact)
+        if heard:
+            self._judge_late(milliseconds(now), heard=True)
 
     def report(self, said: hosting.Report, now: datetime) -> None:
         self._apply(now, lambda tx: reports.report(tx, said))
+
+    def begin_run(self, deployment: str, now: datetime) -> None:
+        """A run begins, on a worker of this deployment; what a move had kept waiting goes on (S-4)."""
+        self._apply(now, lambda tx: moving.runs_on(tx, deployment))
+
+    def runs_on(self, deployment: str, now: datetime) -> None:
+        """A worker of this deployment is at work: `NAME:BUILD`, or `unversioned` (S-4)."""
+        if deployment != self.state.deployment:
+            self._apply(now, lambda tx: moving.runs_on(tx, deployment))
 
     def cancelled(self, now: datetime) -> None:
         """Temporal's own Cancel is a Session cancel (S-90)."""
@@ -320,8 +342,16 @@ class Machine:
         state = self.state
         return state.status == "closed" and not state.outstanding and ownership.settled(state)
 
-    def read(self, request: ReadRequest, now: datetime) -> ReadResult:
+    @property
+    def leaving(self) -> bool:
+        """The next run shall be on the current version of the workers, whichever that is (S-4)."""
+        return moving.leaving(self.state)
+
+    def read(self, request: ReadRequest, now: datetime, used: headroom.Used | None = None) -> ReadResult:
         result = reading.read(self.state, request)
+        if request.headroom and used is not None:
+            measured = headroom.left(self.state, used)
+            result = result.but(session=result.session.but(headroom=measured))
         if request.judge is not None:
             result = result.but(judged=self.judge(request.judge, now))
         return result
@@ -337,6 +367,8 @@ class Machine:
             if isinstance(step, steps.RunTurn) and step_id in begun:
                 state.outstanding[step_id] = step.but(first=False)
         ownership.unwatch(state)
+        if self.leaving:
+            state.moving_to = None
         timeline.trim(state)
         return state
 
@@ -354,9 +386,10 @@ class Machine:
         self.state = tx.state
         self.issued = [step for step in self.issued + tx.issued if step.id in tx.state.outstanding]
         self.dropped += tx.dropped
+        self._judge_late(tx.now)
 
 
-def _judge(tx: Transaction, command: commands.Command) -> Effect:
+def _judge(tx: Transaction, command: commands.Command, request_id: str) -> Effect:
     match command:
         case commands.Enqueue():
             return _enqueue(tx, command)
@@ -371,9 +404,11 @@ def _judge(tx: Transaction, command: commands.Command) -> Effect:
         case commands.Cancel():
             return controls.cancel(tx, command)
         case commands.AnswerAsk():
-            return _answer(tx, command)
+            return _answer(tx, command, request_id)
         case commands.Spawn():
             return ownership.spawn(tx, command)
+        case commands.Move():
+            return moving.move(tx, command)
         case _:
             raise Refused("not_implemented", f"`{command.operation}` is not a command.")
 
@@ -388,28 +423,33 @@ def _enqueue(tx: Transaction, command: commands.Enqueue) -> Effect:
 def _send(tx: Transaction, command: commands.Send) -> Effect:
     """Deliver to exactly that Turn; the declared fallback is decided here, once (S-30)."""
     state = tx.state
+    owner.authorize(state, command.caller)
     sequence = turns.find(state, command.turn_id)
     turns.refuse_if_closed(state)
-    turn = state.turns.get(sequence)
-    if state.running == sequence and turn is not None and turn.accepts_messages:
+    turn = turns.running_as(state, sequence)
+    if turn is not None and turn.accepts_messages:
+        turns.require_room(state, command.content)
         return people.admit_message(tx, sequence, command)
     if command.fallback == "enqueue":
         made = turns.admit(tx, command.content, command.caller)
         state.admission_tokens += 1
         return Effect(turn=made)
-    if state.running == sequence:
-        raise Refused("turn_not_accepting_messages", f"Turn {command.turn_id} takes no messages.")
-    raise Refused("turn_not_running", f"Turn {command.turn_id} is not running.")
+    if turn is None:
+        raise turns.not_running(state, sequence)
+    raise Refused("turn_not_accepting_messages", f"Turn {command.turn_id} {people.why_deaf(turn)}.")
 
 
-def _answer(tx: Transaction, command: commands.AnswerAsk) -> Effect:
+def _answer(tx: Transaction, command: commands.AnswerAsk, request_id: str) -> Effect:
+    owner.authorize(tx.state, command.caller)
     turns.find(tx.state, command.turn_id)
-    return people.answer(tx, command)
+    return people.answer(tx, command, request_id)
 
 
 def _settle(tx: Transaction, step: steps.Step) -> None:
     match step:
         case steps.StopProcess():
             processes.stopped(tx, step)
+        case steps.DeliverMessage():
+            people.message_handed(tx, step)
         case _:
             pass

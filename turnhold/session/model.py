@@ -4,20 +4,23 @@ Every record is frozen; a change is a new record in its container. So a snapshot
 a copy of its containers, and a command that goes wrong leaves nothing behind (`SessionState.fork`).
 """
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from turnhold.session import ids
+from turnhold.session.commands import AnswerAsk
 from turnhold.session.creation import Config
 from turnhold.session.errors import Rejection
+from turnhold.session.questions import Answer, Control
 from turnhold.session.steps import Step
-from turnhold.session.values import Compact, Content, Origin, Output, Record, Timestamp
+from turnhold.session.values import Content, Origin, Output, Record, Timestamp
 
 SessionStatus = Literal["open", "closing", "closed"]
 ClosedHow = Literal["close", "cancel", "idle", "terminated"]
 TurnStatus = Literal["queued", "running", "completed", "failed", "interrupted", "cancelled"]
 HoldKind = Literal["interrupt", "process_failed", "recovery_gap", "storage_pressure"]
+AskStatus = Literal["pending", "answered", "cancelled"]
 StopKind = Literal["interrupt", "session_interrupt", "turn_deadline_elapsed"]
 ProcessStatus = Literal["none", "starting", "live", "stopping"]
 
@@ -58,7 +61,6 @@ class Turn(Record):
     handler_registered: bool = False
     returned: bool = False  # the host reported that the Turn's function returned
     stop: Stop | None = None
-    messages_admitted: int = 0
 
     @property
     def settled(self) -> bool:
@@ -76,49 +78,21 @@ class Message(Record):
     turn: int
     content: Content
     admitted_at: Timestamp
+    handed: bool = False  # its host has it
     started: bool = False
-
-
-class Option(Compact):
-    """One choice of an Ask."""
-
-    id: str
-    label: str
-    value: JsonValue = None
-    description: str | None = None
-
-
-class TextControl(Record):
-    type: Literal["text"] = "text"
-
-
-class ChoiceControl(Record):
-    type: Literal["choice"] = "choice"
-    options: tuple[Option, ...]
-    multiple: bool = False
-    allow_text: bool = False
-
-
-Control = Annotated[TextControl | ChoiceControl, Field(discriminator="type")]
-
-
-class Answer(Compact):
-    """What a person answered: text, or selected option IDs (with a custom text where allowed)."""
-
-    text: str | None = None
-    selected: tuple[str, ...] | None = None
 
 
 class Ask(Record):
     """A typed question from a running Turn to a person."""
 
     turn: int
-    status: Literal["pending", "answered", "cancelled"] = "pending"
+    status: AskStatus = "pending"
     prompt: str
     control: Control
     answer: Answer | None = None
     answered_by: Origin | None = None
     response_id: str | None = None
+    request_id: str | None = None  # of the answer that was accepted
     reason: str | None = None  # why it was cancelled
     created_at: Timestamp
     expires_at: Timestamp | None = None
@@ -232,6 +206,7 @@ class SessionState(BaseModel):
     depth: int = 1
     owner: Owner | None = None
     deployment: str | None = None
+    moving_to: str | None = None  # an accepted move, until the run on the other version begins
 
     # where it stands
     status: SessionStatus = "open"
@@ -259,6 +234,7 @@ class SessionState(BaseModel):
     turns: dict[int, Turn] = Field(default_factory=dict[int, Turn])
     messages: dict[str, Message] = Field(default_factory=dict[str, Message])
     asks: dict[str, Ask] = Field(default_factory=dict[str, Ask])
+    late: dict[str, AnswerAsk] = Field(default_factory=dict[str, AnswerAsk])  # by request ID
     holds: dict[str, Hold] = Field(default_factory=dict[str, Hold])
     released: dict[str, Hold] = Field(default_factory=dict[str, Hold])  # not all owned have seen them
     owned: dict[str, Owned] = Field(default_factory=dict[str, Owned])  # by the spawn key's digest
@@ -298,6 +274,6 @@ class SessionState(BaseModel):
 
 
 _CONTAINERS = (
-    *("queue", "turns", "messages", "asks", "holds", "released", "owned", "spawned"),
+    *("queue", "turns", "messages", "asks", "late", "holds", "released", "owned", "spawned"),
     *("outstanding", "receipts", "keys", "outcomes", "timeline"),
 )

@@ -1,12 +1,11 @@
 """Messages and Asks: what people say to the running Turn, and what it asks them."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
-from pydantic_core import to_json
-
-from turnhold.session import commands, events, hosting, limits, steps
+from turnhold.session import commands, events, hosting, limits, receipts, steps
 from turnhold.session.errors import Refused
-from turnhold.session.model import Answer, Ask, ChoiceControl, Control, Message
+from turnhold.session.model import Ask, Message, SessionState, Turn
+from turnhold.session.questions import Answer, checked
 from turnhold.session.transaction import Effect, Transaction
 
 # --- messages -------------------------------------------------------------------------------------
@@ -22,14 +21,36 @@ def admit_message(tx: Transaction, sequence: int, command: commands.Send) -> Eff
     message_id = state.message_id(number)
     state.messages[message_id] = Message(turn=sequence, content=command.content, admitted_at=tx.now)
     tx.write(events.MessageAdmitted(message_id=message_id, content=command.content), sequence)
-    tx.issue(
-        steps.DeliverMessage,
-        turn=sequence,
-        epoch=state.process.epoch,
-        queue=state.process.queue,
-        message_id=message_id,
-    )
+    _hand_next(tx)
     return Effect(turn=sequence, message=number)
+
+
+def why_deaf(turn: Turn) -> str:
+    """Why a running Turn takes no messages, to go on after its name."""
+    if turn.stop is not None:
+        return "is being stopped"
+    return "has returned" if turn.returned else "has registered no message handler"
+
+
+def _hand_next(tx: Transaction) -> None:
+    """Hand the next message to the host. One is under way at a time: so they arrive in order (S-31)."""
+    state, process = tx.state, tx.state.process
+    if any(isinstance(step, steps.DeliverMessage) for step in state.outstanding.values()):
+        return
+    waiting = ((i, message.turn) for i, message in state.messages.items() if not message.handed)
+    message_id, turn = next(waiting, (None, None))
+    if message_id is not None:
+        tx.issue(
+            steps.DeliverMessage, turn=turn, epoch=process.epoch, queue=process.queue, message_id=message_id
+        )
+
+
+def message_handed(tx: Transaction, step: steps.DeliverMessage) -> None:
+    """The host has the message; the next one may follow."""
+    message = tx.state.messages.get(step.message_id)
+    if message is not None:
+        tx.state.messages[step.message_id] = message.but(handed=True)
+    _hand_next(tx)
 
 
 def message_started(tx: Transaction, fact: hosting.MessageStarted) -> None:
@@ -51,13 +72,18 @@ def message_settled(tx: Transaction, fact: hosting.MessageSettled) -> None:
 
 
 def withdraw_messages(tx: Transaction, reason: str, *, started: bool = True) -> None:
-    """Reject every open message; one that had started has an unknown outcome, or is let be (S-33)."""
+    """Reject every open message; one that had started has an unknown outcome, or is let be (S-33).
+
+    A started one is finished before its Turn ends by itself: if it was not, it was stopped.
+    """
+    tx.drop(steps.DeliverMessage)
     for message_id, message in list(tx.state.messages.items()):
         if message.started and not started:
             continue
         del tx.state.messages[message_id]
-        outcome = "unknown" if message.started else None
-        rejected = events.MessageRejected(message_id=message_id, reason=reason, outcome=outcome)
+        rejected = events.MessageRejected(message_id=message_id, reason=reason)
+        if message.started:
+            rejected = rejected.but(reason="turn_stopped", outcome="unknown")
         tx.write(rejected, message.turn)
 
 
@@ -80,7 +106,7 @@ def create_ask(tx: Transaction, sequence: int, fact: hosting.AskCreated) -> None
     tx.write(events.AskCreated(ask_id=fact.ask_id, prompt=fact.prompt, control=fact.control), sequence)
     stop = state.turns[sequence].stop
     if stop is not None:
-        cancel_ask(tx, fact.ask_id, ask_reason(stop.kind))
+        cancel_ask(tx, fact.ask_id, ask_reason(stop.kind), tell_host=False)  # the stop is on its way
     elif state.status == "closing":
         cancel_ask(tx, fact.ask_id, "close")
 
@@ -90,8 +116,15 @@ def ask_reason(stop: str) -> str:
     return {"session_interrupt": "interrupt", "turn_deadline_elapsed": "deadline"}.get(stop, stop)
 
 
-def pending_asks(tx: Transaction) -> list[str]:
-    return [ask_id for ask_id, ask in tx.state.asks.items() if ask.status == "pending"]
+def ask_withdrawn(tx: Transaction, fact: hosting.AskWithdrawn) -> None:
+    """The handler waits for an answer no more, though nobody told it to stop."""
+    ask = tx.state.asks.get(fact.ask_id)
+    if ask is not None and ask.status == "pending":
+        cancel_ask(tx, fact.ask_id, "withdrawn", tell_host=False)
+
+
+def pending_asks(state: SessionState) -> list[str]:
+    return [ask_id for ask_id, ask in state.asks.items() if ask.status == "pending"]
 
 
 def cancel_ask(tx: Transaction, ask_id: str, reason: str, *, tell_host: bool = True) -> None:
@@ -103,33 +136,33 @@ def cancel_ask(tx: Transaction, ask_id: str, reason: str, *, tell_host: bool = T
 
 
 def cancel_asks(tx: Transaction, reason: str, *, tell_host: bool = True) -> None:
-    for ask_id in pending_asks(tx):
+    for ask_id in pending_asks(tx.state):
         cancel_ask(tx, ask_id, reason, tell_host=tell_host)
 
 
-def answer(tx: Transaction, command: commands.AnswerAsk) -> Effect:
-    """Settle a pending Ask with its first valid answer (S-41).
-
-    A retry with the same `response_id` and answer is accepted and changes nothing.
-    """
-    state = tx.state
+def first_answer(state: SessionState, command: commands.Command) -> str | None:
+    """The request of the answer that `command` repeats: its `response_id`, and what it says (S-41)."""
+    if not isinstance(command, commands.AnswerAsk) or command.response_id is None:
+        return None
     ask = state.asks.get(command.ask_id)
-    if ask is None or state.turn_id(ask.turn) != command.turn_id:
-        raise Refused("ask_not_found", "This Turn has no such Ask.")
-    effect = Effect(turn=ask.turn, ask_id=command.ask_id)
-    if ask.status != "pending":
-        again = command.response_id is not None and command.response_id == ask.response_id
-        if ask.status == "answered" and again and _checked(ask.control, command.answer) == ask.answer:
-            return effect
-        if state.status == "closed":
-            raise Refused("session_closed", "This Session is closed.")
-        raise Refused("ask_settled", f"This Ask is {ask.status} already.")
-    given = _checked(ask.control, command.answer)
-    state.asks[command.ask_id] = ask.but(
+    if ask is None or state.turn_id(ask.turn) != command.turn_id or ask.response_id != command.response_id:
+        return None
+    try:
+        same = checked(ask.control, command.answer) == ask.answer
+    except Refused:
+        return None
+    return ask.request_id if same and ask.request_id in state.receipts else None
+
+
+def answer(tx: Transaction, command: commands.AnswerAsk, request_id: str) -> Effect:
+    """Settle a pending Ask with its first valid answer (S-41)."""
+    ask, given = _judged(tx.state, command)
+    tx.state.asks[command.ask_id] = ask.but(
         status="answered",
         answer=given,
         answered_by=command.caller,
         response_id=command.response_id,
+        request_id=request_id,
         settled_at=tx.now,
     )
     tx.write(
@@ -137,7 +170,18 @@ def answer(tx: Transaction, command: commands.AnswerAsk) -> Effect:
         ask.turn,
     )
     _tell_host(tx, ask, command.ask_id)
-    return effect
+    return Effect(turn=ask.turn, ask_id=command.ask_id)
+
+
+def _judged(state: SessionState, command: commands.AnswerAsk) -> tuple[Ask, Answer]:
+    ask = state.asks.get(command.ask_id)
+    if ask is None or state.turn_id(ask.turn) != command.turn_id:
+        raise Refused("ask_not_found", "This Turn has no such Ask.")
+    if state.status == "closed":
+        raise Refused("session_closed", "This Session is closed.")
+    if ask.status != "pending":
+        raise Refused("ask_settled", f"This Ask is {ask.status} already.")
+    return ask, checked(ask.control, command.answer)
 
 
 def _tell_host(tx: Transaction, ask: Ask, ask_id: str) -> None:
@@ -146,36 +190,45 @@ def _tell_host(tx: Transaction, ask: Ask, ask_id: str) -> None:
         tx.issue(steps.AnswerAsk, turn=ask.turn, epoch=process.epoch, queue=process.queue, ask_id=ask_id)
 
 
-def _checked(control: Control, answer: Answer) -> Answer:
-    """The answer as it is recorded, if the control allows it."""
-    if len(to_json(answer)) > limits.ASK_ANSWER_BYTES:
-        raise Refused("invalid_answer", "An answer has at most 65536 bytes.")
-    text = answer.text
-    if text is not None and len(text.encode("utf-8", "surrogatepass")) > limits.ASK_TEXT_BYTES:
-        raise Refused("invalid_answer", "A text has at most 8192 bytes.")
-    if isinstance(control, ChoiceControl):
-        return _checked_choice(control, answer)
-    if answer.selected is not None:
-        raise Refused("invalid_answer", "This Ask takes a text, no selection.")
-    if not text:
-        raise Refused("invalid_answer", "This Ask takes a text that is not empty.")
-    return Answer(text=text)
+# --- answers that come late -----------------------------------------------------------------------
+#
+# An answer may have waited for a worker for hours, and its Turn's host may have died meanwhile
+# without anybody there to notice. So its host is heard before it is judged (S-43).
 
 
-def _checked_choice(control: ChoiceControl, answer: Answer) -> Answer:
-    declared = [option.id for option in control.options]
-    selected = list(answer.selected or ())
-    if answer.text is not None and not control.allow_text:
-        raise Refused("invalid_answer", "This Ask takes no text.")
-    unknown = [option for option in selected if option not in declared]
-    if unknown:
-        raise Refused("invalid_answer", f"This Ask has no option {unknown[0]!r}.")
-    if len(set(selected)) != len(selected):
-        raise Refused("invalid_answer", "An option is selected twice.")
-    if selected != [option for option in declared if option in selected]:
-        raise Refused("invalid_answer", "Selected options stand in the order in which they are declared.")
-    if len(selected) > 1 and not control.multiple:
-        raise Refused("invalid_answer", "This Ask takes one option.")
-    if not selected and not answer.text:
-        raise Refused("invalid_answer", "Select at least one option.")
-    return Answer(text=answer.text or None, selected=tuple(selected))
+def comes_late(state: SessionState, command: commands.AnswerAsk, now: datetime) -> bool:
+    """Whether an answer waited for a worker, or stands behind one that did."""
+    if any(other.ask_id == command.ask_id for other in state.late.values()):
+        return True
+    waited = (now - command.sent_at).total_seconds() if command.sent_at else 0.0
+    return waited >= limits.LATE_ANSWER_SECONDS
+
+
+def first_late(state: SessionState, command: commands.AnswerAsk) -> str | None:
+    """The request of the late answer that this one repeats, if there is one.
+
+    Raises:
+        Refused: as when it is judged; and `ask_settled` behind another answer, whatever comes of that.
+    """
+    _judged(state, command)
+    for request_id, other in state.late.items():
+        if other.ask_id == command.ask_id:
+            if _repeats(command, other):
+                return request_id
+            raise Refused("ask_settled", "Another answer to this Ask came first.")
+    return None
+
+
+def _repeats(command: commands.AnswerAsk, first: commands.AnswerAsk) -> bool:
+    if command.response_id is not None and command.response_id == first.response_id:
+        return command.answer == first.answer
+    key = receipts.key_of(command)
+    return key is not None and key == receipts.key_of(first) and command.fingerprint == first.fingerprint
+
+
+def hear_host(tx: Transaction, command: commands.AnswerAsk, request_id: str) -> None:
+    """Keep an answer until its Turn's host is heard, or the Turn ends."""
+    state, process = tx.state, tx.state.process
+    state.late[request_id] = command
+    if not any(isinstance(step, steps.FindTurn) for step in state.outstanding.values()):
+        tx.issue(steps.FindTurn, turn=state.running, epoch=process.epoch, queue=process.queue)

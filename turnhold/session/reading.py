@@ -1,9 +1,11 @@
 """The public objects, made of the state: what the one query answers."""
 
-from turnhold.session import clock, explaining, limits, timeline
-from turnhold.session.model import Receipt, SessionState, Turn
+from turnhold.session import clock, explaining, limits, owner, ownership, timeline
+from turnhold.session.model import Ask, Receipt, SessionState, Turn
 from turnhold.session.values import OUTPUT, Output, encoded_bytes, merged
 from turnhold.session.views import (
+    AskPage,
+    AsksRequest,
     AskView,
     ProcessView,
     ReadRequest,
@@ -25,7 +27,7 @@ def read(state: SessionState, request: ReadRequest) -> ReadResult:
         turns_by_id=turns,
         pages=tuple(timeline.page(state, wanted) for wanted in request.pages),
         turns=tuple(_turns(state, wanted) for wanted in request.turns),
-        asks=tuple(asks(state)) if request.asks else (),
+        ask_pages=tuple(_asks(state, wanted) for wanted in request.ask_pages),
         explanation=explaining.explain(state) if request.explain else None,
         working=not clock.is_idle(state) and state.status != "closed",
     )
@@ -123,21 +125,53 @@ def _turns(state: SessionState, request: TurnsRequest) -> tuple[TurnView, ...]:
     return tuple(page)
 
 
-def asks(state: SessionState) -> list[AskView]:
-    return [
-        AskView(
-            id=ask_id,
-            turn_id=state.turn_id(ask.turn),
-            status=ask.status,
-            prompt=ask.prompt,
-            control=ask.control,
-            answer=ask.answer,
-            answered_by=ask.answered_by,
-            created_at=ask.created_at,
-            settled_at=ask.settled_at,
-        )
-        for ask_id, ask in state.asks.items()
-    ]
+def _asks(state: SessionState, request: AsksRequest) -> AskPage:
+    """Up to 1 MiB of Asks, in the order in which they were asked."""
+    page: list[AskView] = []
+    size = 0
+    has_more = False
+    known = (
+        {state.turn_id(sequence) for sequence in state.turns} if request.turn_id is not None else set[str]()
+    )
+    passed = request.after is None
+    for ask_id, ask in state.asks.items():
+        if not passed:
+            passed = ask_id == request.after
+            continue
+        turn_id = state.turn_id(ask.turn)
+        wanted = (request.turn_id in (None, turn_id), request.ask_id in (None, ask_id))
+        if not all(wanted) or request.status not in (None, ask.status):
+            continue
+        shown = _ask(ask_id, turn_id, ask)
+        size += encoded_bytes(shown)
+        if page and size > limits.PAGE_BYTES:
+            has_more = True
+            break
+        page.append(shown)
+    return AskPage(
+        asks=tuple(page), has_more=has_more, turn_known=request.turn_id is None or request.turn_id in known
+    )
+
+
+def _ask(ask_id: str, turn_id: str, ask: Ask) -> AskView:
+    return AskView(
+        id=ask_id,
+        turn_id=turn_id,
+        status=ask.status,
+        prompt=ask.prompt,
+        control=ask.control,
+        answer=ask.answer,
+        answered_by=ask.answered_by,
+        created_at=ask.created_at,
+        settled_at=ask.settled_at,
+    )
+
+
+def waits(state: SessionState, request_id: str) -> bool:
+    """Whether the command is judged only once something else is known: a start, an owner, a host."""
+    return (
+        request_id in state.late or ownership.pending(state, request_id) or owner.pending(state, request_id)
+    )
 
 
 def receipt(state: SessionState, request_id: str) -> ReceiptView | None:
@@ -145,6 +179,8 @@ def receipt(state: SessionState, request_id: str) -> ReceiptView | None:
     own = state.receipts.get(request_id)
     if own is not None:
         return _accepted(state, own)
+    if waits(state, request_id):
+        return ReceiptView(request_id=request_id, status="pending", session_id=state.id)
     outcome = state.outcomes.get(request_id)
     if outcome is None:
         return None
@@ -152,8 +188,10 @@ def receipt(state: SessionState, request_id: str) -> ReceiptView | None:
         return ReceiptView(
             request_id=request_id, status="rejected", session_id=state.id, rejection=outcome.rejection
         )
-    first = state.receipts.get(outcome.replay_of or "")
-    return None if first is None else _accepted(state, first).but(replay=True)
+    first = receipt(state, outcome.replay_of or "")
+    if first is None or first.status != "accepted":
+        return first and first.but(request_id=request_id)
+    return first.but(replay=True)
 
 
 def _accepted(state: SessionState, own: Receipt) -> ReceiptView:
@@ -165,9 +203,14 @@ def _accepted(state: SessionState, own: Receipt) -> ReceiptView:
         event_sequence=own.event_sequence,
         operation=own.operation,
         turn_id=None if own.turn is None else state.turn_id(own.turn),
-        sequence=own.turn if own.operation in ("create", "enqueue") else None,
+        sequence=own.turn if _admitted_a_turn(own) else None,
         message_id=None if own.message is None else state.message_id(own.message),
         hold_id=own.hold_id,
         ask_id=own.ask_id,
         spawned_id=own.spawned,
     )
+
+
+def _admitted_a_turn(own: Receipt) -> bool:
+    """Also a send does, whose fallback made it an enqueue (S-30)."""
+    return own.operation in ("create", "enqueue") or (own.operation == "send" and own.message is None)

@@ -2,6 +2,7 @@
 
 from turnhold.session import limits
 from turnhold.session.model import Event, SessionState
+from turnhold.session.steps import AnswerAsk
 from turnhold.session.values import encoded_bytes
 from turnhold.session.views import EventPage, EventView, PageRequest
 
@@ -43,33 +44,39 @@ def view(state: SessionState, event: Event) -> EventView:
 
 
 def trim(state: SessionState) -> None:
-    """Let go of the oldest settled Turns and events until what is carried fits in one payload.
+    """Let go of the oldest settled Turns, Asks and events until what is carried fits in one payload.
 
-    Half of the room that everything else leaves goes to settled Turns, the rest to the timeline,
-    the newest first. What goes is visible: `retained_after` (S-82).
+    Half of the room that everything else leaves goes to settled Turns with their Asks (those of the
+    running Turn first), the rest to the timeline, the newest first. What goes is visible:
+    `retained_after` (S-82).
     """
     for request_id in list(state.outcomes)[: -limits.OUTCOMES_MAX]:
         del state.outcomes[request_id]
-    settled = [n for n, turn in state.turns.items() if turn.settled]
-    kept = dict(state.turns)
-    events = state.timeline
+    turns, asks, events = state.turns, state.asks, state.timeline
+    state.turns = {n: turn for n, turn in turns.items() if not turn.settled}
+    state.asks = {a: asks[a] for a in _asks_at_work(state)}
     state.timeline = []
-    for sequence in settled:
-        del state.turns[sequence]
     room = limits.CARRIED_BYTES - encoded_bytes(state)
     turns_room = room // 2
-    retained: list[int] = []
-    for sequence in reversed(settled):
-        size = encoded_bytes(kept[sequence]) + _asks_bytes(state, sequence)
-        if size > turns_room:
-            break
+    for turn in sorted(turns, reverse=True):
+        mine = [a for a, ask in asks.items() if ask.turn == turn and a not in state.asks]
+        size = 0
+        if turns[turn].settled:
+            size = encoded_bytes(turns[turn]) + sum(encoded_bytes(asks[a]) for a in mine)
+            if size > turns_room:
+                break
+            state.turns[turn] = turns[turn]
+            state.asks |= {a: asks[a] for a in mine}
+        else:
+            for ask_id in reversed(mine):
+                if size + encoded_bytes(asks[ask_id]) > turns_room:
+                    break
+                size += encoded_bytes(asks[ask_id])
+                state.asks[ask_id] = asks[ask_id]
         turns_room -= size
         room -= size
-        retained.append(sequence)
-    gone = set(settled) - set(retained)
-    state.turns = {n: turn for n, turn in kept.items() if n not in gone}
-    for ask_id in [a for a, ask in state.asks.items() if ask.turn in gone]:
-        del state.asks[ask_id]
+    state.turns = {n: turn for n, turn in turns.items() if n in state.turns}
+    state.asks = {a: ask for a, ask in asks.items() if a in state.asks}
     first = len(events)
     while first > 0 and (size := encoded_bytes(events[first - 1])) <= room:
         room -= size
@@ -78,5 +85,7 @@ def trim(state: SessionState) -> None:
     state.retained_after = state.last_sequence - len(state.timeline)
 
 
-def _asks_bytes(state: SessionState, sequence: int) -> int:
-    return sum(encoded_bytes(ask) for ask in state.asks.values() if ask.turn == sequence)
+def _asks_at_work(state: SessionState) -> list[str]:
+    """Those that wait for an answer, and those whose answer is on its way to the handler."""
+    on_their_way = {step.ask_id for step in state.outstanding.values() if isinstance(step, AnswerAsk)}
+    return [a for a, ask in state.asks.items() if ask.status == "pending" or a in on_their_way]

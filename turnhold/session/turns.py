@@ -29,6 +29,19 @@ def find(state: SessionState, turn_id: str) -> int:
     return number
 
 
+def running_as(state: SessionState, sequence: int) -> Turn | None:
+    """The Turn of this number while it runs, else None."""
+    return state.turns[sequence] if state.running == sequence else None
+
+
+def not_running(state: SessionState, sequence: int) -> Refused:
+    """`turn_not_running`, and how the Turn stands instead."""
+    turn = state.turns.get(sequence)
+    detail = "has ended" if turn is None or turn.settled else "is queued"
+    ended = f" as {turn.status}" if turn is not None and turn.settled else ""
+    return Refused("turn_not_running", f"Turn {state.turn_id(sequence)} {detail}{ended}.")
+
+
 def admit(tx: Transaction, content: Content, origin: Origin, created_at: datetime | None = None) -> int:
     """Admit an input as the last of the queue; answers its sequence (S-10, S-11).
 
@@ -41,12 +54,7 @@ def admit(tx: Transaction, content: Content, origin: Origin, created_at: datetim
     refuse_unless_open(state)
     if len(state.queue) >= state.config.queue_limit:
         raise Refused("queue_full", f"{len(state.queue)} Turns are queued, and no more may be.")
-    size = encoded_bytes(content)
-    waiting = sum(state.turns[n].input_bytes + limits.TURN_BYTES for n in _unsettled(state))
-    if waiting and waiting + size + limits.TURN_BYTES > limits.QUEUED_BYTES:
-        raise Refused(
-            "session_busy", "The queued inputs are as large as they may be; let some Turns run first."
-        )
+    size = require_room(state, content)
     state.turns_admitted += 1
     sequence = state.turns_admitted
     queued = tx.write(events.TurnQueued(sequence=sequence, origin=origin), sequence)
@@ -62,8 +70,24 @@ def admit(tx: Transaction, content: Content, origin: Origin, created_at: datetim
     return sequence
 
 
-def _unsettled(state: SessionState) -> list[int]:
-    return state.queue if state.running is None else [state.running, *state.queue]
+def require_room(state: SessionState, content: Content) -> int:
+    """The size of `content` in bytes, if it may wait beside what waits already (S-95).
+
+    Raises:
+        Refused: `session_busy`.
+    """
+    size = encoded_bytes(content)
+    unsettled = state.queue if state.running is None else [state.running, *state.queue]
+    sizes = [
+        *(state.turns[sequence].input_bytes for sequence in unsettled),
+        *(encoded_bytes(message.content) for message in state.messages.values()),
+    ]
+    waiting = sum(sizes) + len(sizes) * limits.TURN_BYTES
+    if waiting and waiting + size + limits.TURN_BYTES > limits.QUEUED_BYTES:
+        raise Refused(
+            "session_busy", "What waits here is as large as it may be; let Turns and messages end first."
+        )
+    return size
 
 
 def dispatch(tx: Transaction) -> None:
@@ -166,7 +190,7 @@ def _leave(tx: Transaction) -> int:
     sequence = tx.state.running
     assert sequence is not None
     tx.state.running = None
-    tx.drop(steps.RunTurn)
+    tx.drop(steps.RunTurn, steps.DeliverMessage, steps.AnswerAsk, steps.FindTurn)
     return sequence
 
 

@@ -10,15 +10,15 @@ from pydantic import Field, JsonValue
 from turnhold.session.creation import Config
 from turnhold.session.errors import Rejection
 from turnhold.session.model import (
-    Answer,
+    AskStatus,
     ClosedHow,
-    Control,
     HoldKind,
     ProcessStatus,
     SessionStatus,
     TurnError,
     TurnStatus,
 )
+from turnhold.session.questions import Answer, Control
 from turnhold.session.values import Content, Origin, Output, Record, Timestamp
 
 
@@ -108,7 +108,7 @@ class TurnView(Record):
 class AskView(Record):
     id: str
     turn_id: str
-    status: Literal["pending", "answered", "cancelled"]
+    status: AskStatus
     prompt: str
     control: Control
     answer: Answer | None = None
@@ -230,6 +230,23 @@ class TurnsRequest(Record):
     status: TurnStatus | None = None
 
 
+class AsksRequest(Record):
+    """Retained Asks after the one named `after`, in order; of this Turn, in this status, this one alone."""
+
+    after: str | None = None
+    turn_id: str | None = None
+    ask_id: str | None = None
+    status: AskStatus | None = None
+
+
+class AskPage(Record):
+    """Up to 1 MiB of Asks. `turn_known` is false for a Turn that was named and is not retained."""
+
+    asks: tuple[AskView, ...] = ()
+    has_more: bool = False
+    turn_known: bool = True
+
+
 class Judge(Record):
     """What would become of this command now? Nothing happens: for a Session that has ended (S-3)."""
 
@@ -244,10 +261,11 @@ class ReadRequest(Record):
     turn_ids: tuple[str, ...] = ()
     pages: tuple[PageRequest, ...] = ()
     turns: tuple[TurnsRequest, ...] = ()
-    asks: bool = False
+    ask_pages: tuple[AsksRequest, ...] = ()
     session: bool = True
     judge: Judge | None = None
     explain: bool = False
+    headroom: bool = False  # the Session with it: measuring the state costs milliseconds
 
 
 class ReadResult(Record):
@@ -262,7 +280,7 @@ class ReadResult(Record):
     turns_by_id: dict[str, TurnView] = Field(default_factory=dict)
     pages: tuple[EventPage, ...] = ()
     turns: tuple[tuple[TurnView, ...], ...] = ()
-    asks: tuple[AskView, ...] = ()
+    ask_pages: tuple[AskPage, ...] = ()
     judged: ReceiptView | None = None
     explanation: Explanation | None = None
     wake_at: Timestamp | None = None

@@ -3,11 +3,12 @@
 from datetime import UTC, datetime, timedelta
 
 from temporalio.api.enums.v1 import PendingActivityState
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueResponse
 from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
 
 from turnhold.session import explaining
 from turnhold.session.views import Cause, Explanation
-from turnhold.temporal import creation, names
+from turnhold.temporal import creation, names, workers
 
 SLOT_SECONDS = 1.0
 """A start that no host has taken for so long waits for a slot, and is not merely on its way."""
@@ -32,14 +33,19 @@ async def of_ended(description: WorkflowExecutionDescription) -> Explanation:
     )
 
 
-async def without_worker(description: WorkflowExecutionDescription) -> Explanation:
-    """A Session that no worker answers for: what Temporal itself was told of it, behind that cause."""
+async def without_worker(
+    description: WorkflowExecutionDescription, queue: DescribeTaskQueueResponse | None
+) -> Explanation:
+    """A Session that no worker answers for: what Temporal itself was told of it, behind that cause.
+
+    `queue` is the task queue, if it is known.
+    """
     latest = await _latest(description)
     attributes = description.typed_search_attributes
     status = attributes.get(creation.STATUS)
     if status == "closed":
         return await of_ended(description)
-    causes = [Cause(code="no_worker", message=_no_worker(description, latest), session_id=description.id)]
+    causes = [Cause(code="no_worker", message=_no_worker(description, queue), session_id=description.id)]
     if status == "open":
         causes += [explaining.held(description.id, hold) for hold in latest.holds]
     if attributes.get(creation.ASKING):
@@ -83,12 +89,17 @@ def _untaken_start(description: WorkflowExecutionDescription) -> datetime | None
     return None
 
 
-def _no_worker(description: WorkflowExecutionDescription, latest: creation.Latest) -> str:
-    version = description.raw_description.workflow_execution_info.versioning_info.deployment_version
-    pinned = f"{version.deployment_name}:{version.build_id}" if version.deployment_name else None
-    deployment = pinned or latest.deployment or "its deployment"
+def _no_worker(description: WorkflowExecutionDescription, queue: DescribeTaskQueueResponse | None) -> str:
+    version = workers.pinned(description)
+    current = workers.current(queue) if queue and not version else None
+    if queue and not version and workers.awaits_promotion(queue):
+        return "No version of the workers is current: it begins once one is promoted."
+    if version:
+        whose = f"worker of {version}"
+    else:
+        whose = f"worker of {current}, the current version," if current else "unversioned worker"
     return (
-        f"No worker of {deployment} answers on task queue {description.task_queue}; "
+        f"No {whose} answers on task queue {description.task_queue}; "
         "what is given meanwhile is kept, and it goes on when one is back."
     )
 

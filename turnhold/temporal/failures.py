@@ -36,6 +36,10 @@ def session_not_found(session_id: str) -> Failure:
     return Failure("session_not_found", f"There is no Session {session_id}.", session_id=session_id)
 
 
+def turn_not_found(session_id: str, turn_id: str) -> Failure:
+    return Failure("turn_not_found", f"There is no Turn {turn_id}.", session_id=session_id)
+
+
 def worker_unavailable(session_id: str) -> Failure:
     return Failure(
         "worker_unavailable",

@@ -7,9 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from temporalio.api.enums.v1 import TaskQueueType
-from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueResponse
 from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
@@ -17,9 +15,10 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from turnhold.session import ids, limits
 from turnhold.session.carried import SessionInput
-from turnhold.session.commands import PUBLIC, Command, Spawn
+from turnhold.session.commands import PUBLIC, Command, Move, Spawn
 from turnhold.session.creation import NewSession
 from turnhold.session.hosting import Report
+from turnhold.session.receipts import MAY_WAIT
 from turnhold.session.values import OUTPUT, Origin, Output, merged
 from turnhold.session.views import (
     Explanation,
@@ -32,18 +31,20 @@ from turnhold.session.views import (
     TurnsRequest,
     TurnView,
 )
-from turnhold.temporal import explaining, failures, listing, names, presence, terminated
+from turnhold.temporal import explaining, failures, listing, names, presence, terminated, workers
+from turnhold.temporal.asks import Asks
 from turnhold.temporal.calls import CALL_SECONDS, Calls, bounded
 from turnhold.temporal.creation import TASK_SECONDS, Creation
 from turnhold.temporal.failures import Ended, Failure
 from turnhold.temporal.reader import Readers
+from turnhold.temporal.room import Rooms
 from turnhold.temporal.watch import Mark
 
 log = logging.getLogger(__name__)
 
 READ_SECONDS = 2.0  # S-92: a read answers within it, or says that no worker does
+_QUEUE_SECONDS = 0.15
 EXPLAIN_SECONDS = 1.8  # what Temporal knows and, with what is left, what the Session does
-_POLLER_SECONDS = 60.0  # a poller seen longer ago than one long poll is gone
 _EVENT_PAGE = limits.PAGE_RECORDS
 
 
@@ -70,6 +71,8 @@ class Gateway:
         self.on_command: Callable[[str], None] = lambda session_id: None
         self._calls = Calls(client)
         self._readers = Readers(self._query)
+        self._rooms = Rooms(self._calls.describe)
+        self.asks = Asks(self.read)
 
     # --- creation -------------------------------------------------------------------------------
 
@@ -168,6 +171,8 @@ class Gateway:
         """
         request_id = command.request_id or new_request_id()
         command = command.but(request_id=request_id)
+        if command.operation in MAY_WAIT:
+            await self._rooms.check(session_id)
         try:
             await self._calls.signal(session_id, command.operation, command, request_id)
         except Ended:
@@ -182,12 +187,27 @@ class Gateway:
             Failure: as `command`; `session_closed` when the Session has ended.
         """
         request_id = command.request_id or new_request_id()
+        return await self._internal(session_id, command.but(request_id=request_id), request_id, seconds)
+
+    async def move(self, session_id: str, to: str, seconds: float) -> ReceiptView:
+        """For an operator: move an idle Session to the current version, which is `to` (S-4).
+
+        Raises:
+            Failure: `session_not_found`, `session_closed`, `session_busy`, `temporal_unavailable`.
+        """
+        request_id = new_request_id()
+        return await self._internal(session_id, Move(request_id=request_id, to=to), request_id, seconds)
+
+    async def _internal(
+        self, session_id: str, command: Command, request_id: str, seconds: float
+    ) -> ReceiptView:
+        """A command that no caller of the API gives: to a Session that has ended it comes too late."""
+        if command.operation in MAY_WAIT:
+            await self._rooms.check(session_id)
         try:
-            await self._calls.signal(
-                session_id, command.operation, command.but(request_id=request_id), request_id
-            )
-        except Ended as ended:
-            raise Failure("session_closed", "This Session is closed.", session_id=session_id) from ended
+            await self._calls.signal(session_id, command.operation, command, request_id)
+        except Ended as error:
+            raise Failure("session_closed", "This Session is closed.", session_id=session_id) from error
         return await self.awaited(session_id, request_id, seconds)
 
     async def awaited(self, session_id: str, request_id: str, seconds: float) -> ReceiptView:
@@ -205,7 +225,7 @@ class Gateway:
                 if not isinstance(error, Failure):
                     log.exception("the receipt of %s cannot be read", request_id)
                 found = None
-            if found is not None:
+            if found is not None and found.status != "pending":
                 return found
             await asyncio.sleep(min(pause, max(deadline - clock(), 0)))
             pause = min(pause * 2, 0.5)
@@ -308,13 +328,14 @@ class Gateway:
 
     async def _query(self, session_id: str, request: ReadRequest) -> ReadResult:
         queried = await self._calls.query(session_id, request)
+        self._rooms.answered(session_id)
         if not queried.unclean:
             return queried.result
         description = await self._calls.describe(session_id)
         return terminated.overlay(queried.result, description.close_time)
 
-    async def session(self, session_id: str) -> SessionView:
-        return (await self.read(session_id, ReadRequest())).session
+    async def session(self, session_id: str, *, headroom: bool = False) -> SessionView:
+        return (await self.read(session_id, ReadRequest(headroom=headroom))).session
 
     async def explain(self, session_id: str) -> Explanation:
         """Why the Session does not move. Answers within two seconds also when no worker does (S-94).
@@ -335,11 +356,19 @@ class Gateway:
             if failure.code == "temporal_unavailable":
                 return explaining.temporal_away(session_id, failure.detail)
             if failure.code == "worker_unavailable" and description is not None:
-                return await explaining.without_worker(description)
+                return await explaining.without_worker(description, await self._task_queue_now())
             raise
         if result.explanation is None:  # an older worker's answer
             raise failures.worker_unavailable(session_id)
         return explaining.with_slots(result.explanation, description, datetime.now(UTC))
+
+    async def _task_queue_now(self) -> DescribeTaskQueueResponse | None:
+        """The Sessions' task queue, or None where that takes too long."""
+        try:
+            async with bounded(_QUEUE_SECONDS):
+                return await workers.queue(self.client, self.task_queue, seconds=_QUEUE_SECONDS)
+        except Failure:
+            return None
 
     async def turn(self, session_id: str, turn_id: str) -> TurnView:
         """One Turn with its input and all of its retained output.
@@ -350,7 +379,7 @@ class Gateway:
         result = await self.read(session_id, ReadRequest(turn_ids=(turn_id,)))
         turn = result.turns_by_id.get(turn_id)
         if turn is None:
-            raise Failure("turn_not_found", f"There is no Turn {turn_id}.", session_id=session_id)
+            raise failures.turn_not_found(session_id, turn_id)
         if turn.output is None and turn.output_bytes > 0:
             turn = turn.but(output=await self._output(session_id, turn_id))
         return turn
@@ -427,23 +456,15 @@ class Gateway:
             raise failures.session_not_found(session_id)
         return await listing.owned_sessions(self.client, made, session_id, recursive=recursive)
 
-    async def worker_polls(self) -> bool:
-        """Whether a worker has asked for work on the Sessions' task queue lately.
+    async def check_workers(self) -> None:
+        """Whether workers run Sessions here.
 
         Raises:
-            Failure: `temporal_unavailable`.
+            Failure: `worker_unavailable`, `temporal_unavailable`, `rate_limited`.
         """
-        request = DescribeTaskQueueRequest(
-            namespace=self.client.namespace,
-            task_queue=TaskQueue(name=self.task_queue),
-            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
-        )
         async with bounded(CALL_SECONDS):
-            answer = await self.client.workflow_service.describe_task_queue(
-                request, timeout=timedelta(seconds=CALL_SECONDS)
-            )
-        now = datetime.now().astimezone().timestamp()
-        return any(now - p.last_access_time.ToSeconds() < _POLLER_SECONDS for p in answer.pollers)
+            found = await workers.queue(self.client, self.task_queue, seconds=CALL_SECONDS)
+        workers.refuse_unless_served(found)
 
 
 _CLOSED_LABELS = {

@@ -112,28 +112,28 @@ def _below(session_id: str, rows: Sequence[SessionListed]) -> list[SessionListed
 def query(environment: str, wanted: Filter) -> str:
     """The visibility query. A workflow that has ended is a closed Session, whatever it last wrote."""
     terms = [
-        f"WorkflowType = {_quoted(names.WORKFLOW)}",
-        f"{names.ATTRIBUTE_ENVIRONMENT} = {_quoted(environment)}",
+        f"WorkflowType = {quoted(names.WORKFLOW)}",
+        f"{names.ATTRIBUTE_ENVIRONMENT} = {quoted(environment)}",
         "ExecutionStatus != 'ContinuedAsNew'",
     ]
     if wanted.agent is not None:
-        terms.append(f"{names.ATTRIBUTE_AGENT} = {_quoted(wanted.agent)}")
+        terms.append(f"{names.ATTRIBUTE_AGENT} = {quoted(wanted.agent)}")
     if wanted.status == "closed":
         terms.append(f"({names.ATTRIBUTE_STATUS} = 'closed' OR ExecutionStatus != 'Running')")
     elif wanted.status is not None:
-        terms.append(f"{names.ATTRIBUTE_STATUS} = {_quoted(wanted.status)} AND ExecutionStatus = 'Running'")
+        terms.append(f"{names.ATTRIBUTE_STATUS} = {quoted(wanted.status)} AND ExecutionStatus = 'Running'")
     terms += _flag(names.ATTRIBUTE_HELD, wanted.held)
     terms += _flag(names.ATTRIBUTE_ASKING, wanted.asking)
     if wanted.parent_id is not None:
-        terms.append(f"{names.ATTRIBUTE_PARENT} = {_quoted(wanted.parent_id)}")
+        terms.append(f"{names.ATTRIBUTE_PARENT} = {quoted(wanted.parent_id)}")
     if wanted.root_id is not None:
-        terms.append(f"{names.ATTRIBUTE_ROOT} = {_quoted(wanted.root_id)}")
+        terms.append(f"{names.ATTRIBUTE_ROOT} = {quoted(wanted.root_id)}")
     if wanted.deployment == UNVERSIONED:
         terms.append(f"{DEPLOYMENT} IS NULL")
     elif wanted.deployment is not None:
-        terms.append(f"{DEPLOYMENT} = {_quoted(wanted.deployment)}")
+        terms.append(f"{DEPLOYMENT} = {quoted(wanted.deployment)}")
     if wanted.active_since is not None:
-        terms.append(f"{names.ATTRIBUTE_LAST_ACTIVITY} >= {_quoted(rfc3339(_within(wanted.active_since)))}")
+        terms.append(f"{names.ATTRIBUTE_LAST_ACTIVITY} >= {quoted(rfc3339(_within(wanted.active_since)))}")
     return " AND ".join(terms)
 
 
@@ -153,7 +153,8 @@ def _flag(attribute: str, wanted: bool | None) -> list[str]:
     return [f"({attribute} = false OR ExecutionStatus != 'Running')"]
 
 
-def _quoted(value: str) -> str:
+def quoted(value: str) -> str:
+    """A string in a visibility query."""
     escaped = value.replace("\\", "\\\\").replace("'", "''")
     return f"'{escaped}'"
 

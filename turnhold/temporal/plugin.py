@@ -12,7 +12,9 @@ from temporalio.converter import (
     JSONPlainPayloadConverter,
 )
 from temporalio.plugin import SimplePlugin
-from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+from temporalio.worker.workflow_sandbox import SandboxRestrictions
+
+from turnhold.temporal.runner import SessionRunner
 
 
 class CompactJSON(PydanticJSONPlainPayloadConverter):
@@ -26,27 +28,35 @@ class CompactJSON(PydanticJSONPlainPayloadConverter):
         return Payload(metadata={"encoding": self.encoding.encode()}, data=to_json(value, exclude_none=True))
 
 
+_CONVERTERS = tuple(
+    CompactJSON() if isinstance(converter, JSONPlainPayloadConverter) else converter
+    for converter in DefaultPayloadConverter.default_encoding_payload_converters
+)
+
+
 class PayloadConverter(CompositePayloadConverter):
-    """Temporal's own converters, with `CompactJSON` in the place of plain JSON."""
+    """Temporal's own converters, with `CompactJSON` in the place of plain JSON.
+
+    The SDK makes one of these for every workflow task and query; what is in it is made once.
+    """
 
     def __init__(self) -> None:
-        super().__init__(
-            *(
-                CompactJSON() if isinstance(converter, JSONPlainPayloadConverter) else converter
-                for converter in DefaultPayloadConverter.default_encoding_payload_converters
-            )
-        )
+        super().__init__(*_CONVERTERS)
 
 
 DATA_CONVERTER = DataConverter(payload_converter_class=PayloadConverter)
 
 RESTRICTIONS = SandboxRestrictions.default.with_passthrough_modules(
-    "turnhold", "annotated_types", "typing_extensions", "typing_inspection"
+    *("turnhold", "annotated_types", "typing_extensions", "typing_inspection"),
+    *("workflows.activities", "workflows.display", "workflows.incoming"),
 )
-"""The sandbox stays on for `workflows`; what they import from here is pure, and loaded once."""
+"""The sandbox stays on for the workflow itself; what it imports is pure, and loaded once.
+
+A module that is not passed through is run anew for every Session that comes into a worker's memory.
+"""
 
 PLUGIN = SimplePlugin(
     "turnhold",
     data_converter=DATA_CONVERTER,
-    workflow_runner=SandboxedWorkflowRunner(restrictions=RESTRICTIONS),
+    workflow_runner=SessionRunner(restrictions=RESTRICTIONS),
 )

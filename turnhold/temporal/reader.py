@@ -9,9 +9,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from turnhold.session.views import PageRequest, ReadRequest, ReadResult, TurnsRequest
+from turnhold.session.views import AsksRequest, PageRequest, ReadRequest, ReadResult, TurnsRequest
 from turnhold.temporal.failures import Failure, worker_unavailable
 
+_Large = PageRequest | TurnsRequest | AsksRequest | str
 Query = Callable[[str, ReadRequest], Awaitable[ReadResult]]
 
 RECEIPTS_PER_QUERY = 200  # about 100 KiB of a query's 2 MiB
@@ -29,11 +30,9 @@ class _Batch:
 
     waiters: list[_Waiter] = field(default_factory=list[_Waiter])
     request_ids: dict[str, None] = field(default_factory=dict[str, None])
-    large: list[PageRequest | TurnsRequest | str] = field(
-        default_factory=list[PageRequest | TurnsRequest | str]
-    )
-    asks: bool = False
+    large: list[_Large] = field(default_factory=list[_Large])
     explain: bool = False
+    headroom: bool = False
     judging: bool = False
 
     @property
@@ -43,7 +42,7 @@ class _Batch:
     def takes(self, request: ReadRequest) -> bool:
         if not self.waiters:
             return True
-        heavy = len(self.large) + len(self._new(request)) + (self.asks or request.asks)
+        heavy = len(self.large) + len(self._new(request))
         receipts = len(self.request_ids.keys() | set(request.request_ids))
         return heavy <= 1 and receipts <= RECEIPTS_PER_QUERY and not (self.judging or request.judge)
 
@@ -52,12 +51,12 @@ class _Batch:
         self.waiters.append(waiter)
         self.request_ids |= dict.fromkeys(request.request_ids)
         self.large += self._new(request)
-        self.asks = self.asks or request.asks
         self.explain = self.explain or request.explain
+        self.headroom = self.headroom or request.headroom
         self.judging = self.judging or request.judge is not None
 
-    def _new(self, request: ReadRequest) -> list[PageRequest | TurnsRequest | str]:
-        items = (*request.pages, *request.turns, *request.turn_ids)
+    def _new(self, request: ReadRequest) -> list[_Large]:
+        items = (*request.pages, *request.turns, *request.ask_pages, *request.turn_ids)
         return [item for item in items if item not in self.large]
 
     def request(self) -> ReadRequest:
@@ -66,8 +65,9 @@ class _Batch:
             turn_ids=tuple(item for item in self.large if isinstance(item, str)),
             pages=tuple(item for item in self.large if isinstance(item, PageRequest)),
             turns=tuple(item for item in self.large if isinstance(item, TurnsRequest)),
-            asks=self.asks,
+            ask_pages=tuple(item for item in self.large if isinstance(item, AsksRequest)),
             explain=self.explain,
+            headroom=self.headroom,
             judge=next((w.request.judge for w in self.waiters if w.request.judge), None),
         )
 
@@ -83,11 +83,12 @@ class _Batch:
 
 
 def _cut(result: ReadResult, asked: ReadRequest, mine: ReadRequest) -> ReadResult:
-    if asked.pages == mine.pages and asked.turns == mine.turns:
+    if (asked.pages, asked.turns, asked.ask_pages) == (mine.pages, mine.turns, mine.ask_pages):
         return result
     return result.but(
         pages=tuple(result.pages[asked.pages.index(page)] for page in mine.pages),
         turns=tuple(result.turns[asked.turns.index(turns)] for turns in mine.turns),
+        ask_pages=tuple(result.ask_pages[asked.ask_pages.index(page)] for page in mine.ask_pages),
     )
 
 

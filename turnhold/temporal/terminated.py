@@ -17,9 +17,15 @@ def overlay(result: ReadResult, at: datetime | None) -> ReadResult:
     session = _session(result.session, at)
     return result.but(
         session=session,
+        receipts={
+            request_id: rejected_as_closed(request_id, session.id) if receipt.status == "pending" else receipt
+            for request_id, receipt in result.receipts.items()
+        },
         turns_by_id={turn_id: _turn(turn, at) for turn_id, turn in result.turns_by_id.items()},
         turns=tuple(tuple(_turn(turn, at) for turn in page) for page in result.turns),
-        asks=tuple(_ask(ask, at) for ask in result.asks),
+        ask_pages=tuple(
+            page.but(asks=tuple(_ask(ask, at) for ask in page.asks)) for page in result.ask_pages
+        ),
         judged=None if result.judged is None else _judged(result.judged, result.session),
         explanation=result.explanation
         and explaining.ended(session.id, session.closed_how, session.closed_at),

@@ -15,18 +15,23 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from dataclasses import dataclass
 from typing import Protocol
 
+from pydantic_core import to_json
+
 from turnhold.session.views import EventPage, EventView, PageRequest, ReadRequest, ReadResult, TurnView
 from turnhold.temporal.failures import Failure
 from turnhold.temporal.terminated import is_terminated
 
 log = logging.getLogger(__name__)
 
-FAST_SECONDS = 0.05  # after something new …
-SLOW_SECONDS = 0.5  # … growing to this while a Turn runs
+QUICK_SECONDS = 0.01  # after a command or a Turn's step, when more is about to follow …
+FAST_SECONDS = 0.05  # … or after output: the host gathers what follows for longer than this …
+SLOW_SECONDS = 0.5  # … growing to this while a Turn runs: an event is late by a fifth of the silence before
+GROWTH = 1.2
+BREATH = 2.0  # … and never less than so many times what a read takes: a busy system is read less often
 IDLE_SECONDS = 5.0
-GROWTH = 1.5
+QUIET_SECONDS = 15.0
 RING_EVENTS = 1_000
-RING_BYTES = 4 * 1024 * 1024
+RING_BYTES = 1024 * 1024
 PAGE_EVENTS = 500
 TERMINAL = frozenset({"turn.completed", "turn.failed", "turn.interrupted", "turn.cancelled"})
 
@@ -52,10 +57,15 @@ Marker = Callable[[str], Awaitable[Mark]]
 
 @dataclass(frozen=True)
 class Watched:
-    """An event, and its JSON: encoded once for every viewer."""
+    """An event, and how it looks in an event stream: encoded once for every viewer."""
 
     event: EventView
-    json: str
+    frame: bytes
+
+    @classmethod
+    def of(cls, event: EventView) -> "Watched":
+        head = f"id: {event.sequence}\nevent: {event.kind}\ndata: "
+        return cls(event, head.encode() + to_json(event) + b"\n\n")
 
 
 @dataclass(frozen=True)
@@ -63,6 +73,11 @@ class Gap:
     """Events up to `retained_after` are no longer available (S-82)."""
 
     retained_after: int
+
+
+@dataclass(frozen=True)
+class Quiet:
+    """Nothing has come for `QUIET_SECONDS`."""
 
 
 @dataclass(frozen=True)
@@ -120,23 +135,25 @@ class Watcher:
 
     async def events(
         self, session_id: str, after: int, first: ReadResult
-    ) -> AsyncGenerator[Watched | Gap | End]:
+    ) -> AsyncGenerator[Watched | Gap | Quiet | End]:
         """Every retained event after `after`, once and in order, as it happens; ends with an `End`.
 
-        `first` is a fresh answer of the Session: whoever begins to watch has just looked at it.
+        `first` is a fresh answer of the Session, perhaps with the page after `after`: whoever begins
+        to watch has just looked at it.
         """
         with self._joined(session_id, first) as feed:
             cursor = after
+            read = first.pages[0] if first.pages else None
             while not self._closed:
-                if not feed.reaches(cursor):
-                    page = await feed.page(cursor)
+                if read is not None or not feed.reaches(cursor):
+                    page, read = read or await feed.page(cursor), None
                     if page.retained_after > cursor:
                         cursor = page.retained_after
                         yield Gap(cursor)
                     for event in page.records:
                         if event.sequence > cursor:
                             cursor = event.sequence
-                            yield Watched(event, event.model_dump_json())
+                            yield Watched.of(event)
                     continue
                 seen = feed.changes
                 for item in feed.newer_than(cursor):
@@ -147,7 +164,11 @@ class Watcher:
                 if feed.end is not None:
                     yield feed.end
                     return
-                await feed.change_after(seen)
+                try:
+                    async with asyncio.timeout(QUIET_SECONDS):
+                        await feed.change_after(seen)
+                except TimeoutError:
+                    yield Quiet()
 
     async def wait_turn(self, session_id: str, turn_id: str, seconds: float) -> TurnView:
         """The Turn as soon as it has ended, or as it is after `seconds`.
@@ -155,12 +176,15 @@ class Watcher:
         Raises:
             Failure: as a read.
         """
-        first = await self._source.read(session_id, ReadRequest(turn_ids=(turn_id,)))
-        seen = first.turns_by_id.get(turn_id)
-        if seen is not None and seen.status in ("queued", "running"):
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._turn_ends(session_id, turn_id, first)
+        turn, first = await asyncio.gather(  # one query answers both
+            self._source.turn(session_id, turn_id),
+            self._source.read(session_id, ReadRequest(turn_ids=(turn_id,))),
+        )
+        if turn.status not in ("queued", "running"):
+            return turn
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._turn_ends(session_id, turn_id, first)
         return await self._source.turn(session_id, turn_id)
 
     async def _turn_ends(self, session_id: str, turn_id: str, first: ReadResult) -> None:
@@ -234,10 +258,11 @@ class Feed:
         return await self._source.read(self._session_id, request)
 
     async def _run(self) -> None:
-        pause = FAST_SECONDS
+        pause, clock = QUICK_SECONDS, asyncio.get_running_loop().time
         while self.end is None:
             try:
-                await self._pause(pause)
+                poked = await self._pause(pause)
+                begun = clock()
                 result = await self._read(self._last)
             except Failure as failure:
                 if failure.code == "session_not_found":
@@ -250,23 +275,30 @@ class Feed:
                 log.exception("watching %s met an error; it goes on", self._session_id)
                 pause = _jittered(1.0)
                 continue
-            found = bool(result.pages[0].records)
             self._take(result)
-            pause = FAST_SECONDS if found else min(pause * GROWTH, SLOW_SECONDS)
+            records = result.pages[0].records
+            if records:
+                pause = FAST_SECONDS if records[-1].kind == "turn.output" else QUICK_SECONDS
+            else:
+                pause = QUICK_SECONDS if poked else min(pause * GROWTH, SLOW_SECONDS)
+            pause = max(pause, (clock() - begun) * BREATH)
 
-    async def _pause(self, seconds: float) -> None:
-        """Returns when it is time to read: soon while a Turn runs, else once something has happened."""
+    async def _pause(self, seconds: float) -> bool:
+        """Returns when it is time to read: soon while a Turn runs, else once something has happened.
+
+        Answers whether that is because of a poke.
+        """
         if self._poked.is_set() or self._working:
-            await self._poke_within(seconds if not self._poked.is_set() else 0)
             self._mark = None
-            return
+            return await self._poke_within(seconds if not self._poked.is_set() else 0)
         while True:
             mark = await self._marker(self._session_id)
             if mark != self._mark:
                 self._mark = mark
-                return
+                return False
             if await self._poke_within(_jittered(IDLE_SECONDS)):
-                return
+                return True
+            self._drop_ring()  # a viewer that is still behind reads pages of its own
 
     async def _poke_within(self, seconds: float) -> bool:
         with contextlib.suppress(TimeoutError):
@@ -279,18 +311,17 @@ class Feed:
     def _take(self, result: ReadResult) -> None:
         page = result.pages[0]
         if page.retained_after > self._last:
-            self._ring.clear()
-            self._ring_bytes = 0
-            self._base = self._last = page.retained_after
+            self._last = page.retained_after
+            self._drop_ring()
         before = self._last
         for event in page.records:
             if event.sequence == self._last + 1:
-                item = Watched(event, event.model_dump_json())
+                item = Watched.of(event)
                 self._ring.append(item)
-                self._ring_bytes += len(item.json)
+                self._ring_bytes += len(item.frame)
                 self._last = event.sequence
         while self._ring and (len(self._ring) > RING_EVENTS or self._ring_bytes > RING_BYTES):
-            self._ring_bytes -= len(self._ring.popleft().json)
+            self._ring_bytes -= len(self._ring.popleft().frame)
             self._base += 1
         self._working = result.working or page.has_more
         if page.has_more:
@@ -298,6 +329,11 @@ class Feed:
         self._note_end(result)
         if self._last != before:
             self._announce()
+
+    def _drop_ring(self) -> None:
+        self._ring.clear()
+        self._ring_bytes = 0
+        self._base = self._last
 
     def _note_end(self, result: ReadResult) -> None:
         session = result.session
