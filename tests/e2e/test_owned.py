@@ -153,13 +153,13 @@ async def test_s71_a_root_cancelled_while_it_spawns_leaves_no_owned_session_open
         await asyncio.sleep(dice.uniform(0, 0.6))
         await client.cancel(root)
 
-        async def quiet() -> tuple[SessionListed, ...] | None:
-            owned = await client.owned(root, recursive=True)
-            return owned if all(s.status == "closed" for s in owned) else None
+        async def quiet() -> bool:
+            return all(s.status == "closed" for s in await client.owned(root, recursive=True))
 
         # Nothing is under way any more once its workflow has ended, which waits for every start.
         await poll(lambda: _has_ended(client, root), what="the end of the root")
-        owned = await poll(quiet, what="no open owned Session")
+        await poll(quiet, what="no open owned Session")
+        owned = await client.owned(root, recursive=True)
         seen = await views(client, [session.id for session in owned])
         assert all((view.status, view.closed_how) == ("closed", "cancel") for view in seen)
         counts.append(len(seen))

@@ -10,6 +10,7 @@ from temporalio.testing import WorkflowEnvironment
 from tests.harness import poll
 from tests.workflow.spawning import Handle, answered, ask, hold, holds, resume, running, running_turn, spawn
 from tests.workflow.stub_host import WAITS, StubHost, events, read
+from tests.workflow.versioned import Shop
 from turnhold.session import limits
 from turnhold.session.values import Origin
 from turnhold.session.views import TurnsRequest
@@ -52,6 +53,24 @@ async def test_s70_an_owned_session_is_a_child_and_an_independent_one_is_not(
         assert await how(child) == "cancel"
         assert await how(independent) is None
         await independent.signal("cancel")
+
+
+async def test_s4_s70_an_owned_session_stays_with_its_owner_and_an_independent_one_is_current(
+    real: Client, task_queue: str
+) -> None:
+    shop = Shop(real, task_queue)
+    async with shop.worker("v1", StubHost()), shop.worker("v2", StubHost()):
+        await shop.promote("v1")
+        root = await running(real, task_queue)
+        await shop.promote("v2")
+        child = await spawn(real, root, "owned")
+        independent = await spawn(real, root, "alone", independent=True)
+        assert await shop.runs_of(root.id) == [f"{shop.name}:v1"]
+        deployments = [(await read(handle)).session.deployment for handle in (root, child, independent)]
+        assert deployments == [f"{shop.name}:{build}" for build in ("v1", "v1", "v2")]
+        await root.signal("cancel")
+        await independent.signal("cancel")
+        await child.result()
 
 
 async def test_s71_the_cascade_is_complete_through_roll_overs_of_all(real: Client, task_queue: str) -> None:
