@@ -45,6 +45,7 @@ _STICKY = timedelta(seconds=1)  # how long a Session waits for a worker that has
 # What the host said last makes workflow tasks. A worker that stops polling as one is handed to it
 # loses it, and its Session then waits 10 s for the task's time-out.
 _LAST_TASKS_SECONDS = 0.5
+_WAIT_LOOK_SECONDS = 2.0  # a Turn may wait for a hundred others
 _EXIT_SECONDS = 14.0  # after the grace the process is gone by then, whatever does not answer
 _COMPLETION_GRACE = timedelta(seconds=5)
 _HEARTBEAT = timedelta(seconds=limits.HEARTBEAT_SECONDS)
@@ -106,7 +107,7 @@ class _Workers:
         self._settings = settings
         self._client = client
         self._gateway = Gateway(client, settings.task_queue)
-        self._watcher = Watcher(self._gateway, self._gateway.mark)
+        self._watcher = Watcher(self._gateway, self._gateway.mark, slowest=_WAIT_LOOK_SECONDS)
         self._gateway.on_command = self._watcher.poke
         self._version = (
             WorkerDeploymentVersion(settings.deployment, settings.build_id) if settings.deployment else None
