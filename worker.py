@@ -23,7 +23,9 @@ from temporalio.worker import FixedSizeSlotSupplier, Worker, WorkerDeploymentCon
 from activities.calls import HostActivities
 from activities.host import Host
 from activities.journal import log_json_lines
+from activities.others import Others
 from activities.sealing import SealActivities
+from activities.sessions import SessionActivities
 from activities.slots import ProcessSlots
 from turnhold.agents.definition import AgentDefinition, load_agents
 from turnhold.agents.errors import AgentLoadError
@@ -33,6 +35,7 @@ from turnhold.store.objects import Store, StoreUnusable
 from turnhold.temporal import deployments, failures, names
 from turnhold.temporal.connection import CannotConnect, connect
 from turnhold.temporal.gateway import Gateway
+from turnhold.temporal.watch import Watcher
 from workflows.session import Session
 
 log = logging.getLogger("turnhold.worker")
@@ -44,6 +47,7 @@ _STICKY = timedelta(seconds=1)  # how long a Session waits for a worker that has
 # What the host said last makes workflow tasks. A worker that stops polling as one is handed to it
 # loses it, and its Session then waits 10 s for the task's time-out.
 _LAST_TASKS_SECONDS = 0.5
+_WAIT_LOOK_SECONDS = 2.0  # a Turn may wait for a hundred others
 _EXIT_SECONDS = 14.0  # after the grace the process is gone by then, whatever does not answer
 _COMPLETION_GRACE = timedelta(seconds=5)
 _SEALED_AT_ONCE = 20
@@ -119,13 +123,17 @@ class _Workers:
     ) -> None:
         self._settings = settings
         self._client = client
+        self._gateway = Gateway(client, settings.task_queue, store)
+        self._watcher = Watcher(self._gateway, self._gateway.mark, slowest=_WAIT_LOOK_SECONDS)
+        self._gateway.on_command = self._watcher.poke
         self._version = (
             WorkerDeploymentVersion(settings.deployment, settings.build_id) if settings.deployment else None
         )
         self._host_id = secrets.token_hex(6)
         self._host = Host(
             agents,
-            Gateway(client, settings.task_queue, store),
+            self._gateway,
+            Others(self._gateway, self._watcher, agents),
             queue=names.host_queue(settings.task_queue, self._host_id),
             deployment=settings.deployment_name,
             max_processes=settings.max_processes,
@@ -160,6 +168,7 @@ class _Workers:
             ended = await asyncio.gather(*running, return_exceptions=True)
             for task in (*reasons, *tending):
                 task.cancel()
+            self._watcher.close()
         if failed := next((error for error in ended if isinstance(error, Exception)), None):
             if failures.is_no_namespace(failed):
                 raise WorkerError(
@@ -175,7 +184,7 @@ class _Workers:
             client,
             task_queue=self._settings.task_queue,
             workflows=[Session],
-            activities=self._calls.at_hand,
+            activities=[*self._calls.at_hand, *SessionActivities(self._gateway).local],
             no_remote_activities=True,
             max_cached_workflows=self._settings.cached_sessions,
             sticky_queue_schedule_to_start_timeout=_STICKY,

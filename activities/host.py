@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from activities.ghosts import Ghosts
 from activities.link import SessionLink
+from activities.others import OtherSessions
 from activities.process import Process
 from activities.waiting import ProcessUnknown
 from turnhold.agents.definition import AgentDefinition
@@ -41,6 +42,7 @@ class Host:
         self,
         agents: Mapping[str, AgentDefinition],
         link: SessionLink,
+        others: OtherSessions,
         *,
         queue: str,
         deployment: str,
@@ -53,6 +55,7 @@ class Host:
         self.on_change: Callable[[], None] = lambda: None
         self._agents = agents
         self._link = link
+        self._others = others
         self._deployment = deployment
         self._processes: dict[str, Process] = {}
         self._stuck: list[Process] = []
@@ -192,7 +195,14 @@ class Host:
         """Make the Process; an older one of this Session is a ghost."""
         if older := self._processes.get(call.session.id):
             older.abandon()
-        process = Process(call, definition, self._link, deployment=self._deployment, on_change=self._changed)
+        process = Process(
+            call,
+            definition,
+            self._link,
+            self._others,
+            deployment=self._deployment,
+            on_change=self._changed,
+        )
         self._processes[process.session_id] = process
         return process
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from activities import outcome
 from activities.link import SessionLink
+from activities.others import OtherSessions, Spawner, TurnSessions
 from activities.outbox import Outbox, call_in
 from activities.running import TurnRun
 from activities.waiting import HostedTurn, ProcessUnknown
@@ -21,6 +22,8 @@ from turnhold.agents.blocking import Bridge, SyncContext, call_in_thread
 from turnhold.agents.context import Context
 from turnhold.agents.definition import AgentDefinition
 from turnhold.agents.errors import Refused
+from turnhold.agents.forgotten import Calls
+from turnhold.agents.sessions import NoTurn, Sessions
 from turnhold.session.hosting import ProcessGone, RunTurnCall, StartProcessCall, TurnOutcome
 from turnhold.session.views import TurnView
 
@@ -45,6 +48,7 @@ class Process:
         call: StartProcessCall,
         definition: AgentDefinition,
         link: SessionLink,
+        others: OtherSessions,
         *,
         deployment: str,
         on_change: Callable[["Process"], None],
@@ -59,6 +63,7 @@ class Process:
         self._call = call
         self._definition = definition
         self._link = link
+        self._others = others
         self._deployment = deployment
         self._on_change = on_change
         self._host_loop = asyncio.get_running_loop()
@@ -313,7 +318,7 @@ class Process:
         hook = self._definition.init_hook
         try:
             if hook is not None:
-                context = self._context(self._call.state)
+                context = self._context(self._call.state, Sessions(NoTurn(), Calls()))
                 if inspect.iscoroutinefunction(hook):
                     self._memory = await hook(context)
                 else:
@@ -327,7 +332,9 @@ class Process:
         return None
 
     def _begin(self, call: RunTurnCall, stop_reason: str | None) -> None:
-        run = self._run = TurnRun(call, self._definition.handler, self._context, self._outbox)
+        spawner = Spawner(session=self._call.session, epoch=self.epoch, turn_id=call.turn_id)
+        sessions = TurnSessions(self._others, self._host_loop, spawner)
+        run = self._run = TurnRun(call, self._definition.handler, self._context, self._outbox, sessions)
         if stop_reason is not None:
             run.interrupt(stop_reason)
         task = self._run_task = asyncio.create_task(run.run(), name=f"run {call.turn_id}")
@@ -347,9 +354,10 @@ class Process:
             self._run.interrupt("stop_process")
         self._leaving.set()
 
-    def _context(self, state: Any) -> Context:
+    def _context(self, state: Any, sessions: Sessions) -> Context:
         return Context(
             self,
+            sessions=sessions,
             session=self._call.session,
             state=state,
             process=self._memory,

@@ -9,6 +9,7 @@ from typing import Any
 
 from activities import outcome
 from activities.messages import Inbox
+from activities.others import TurnSessions
 from activities.outbox import Outbox
 from turnhold.agents.blocking import Bridge, SyncContext, SyncTurn, call_in_thread
 from turnhold.agents.content import utf8_bytes
@@ -16,6 +17,7 @@ from turnhold.agents.context import Context
 from turnhold.agents.controls import Reply
 from turnhold.agents.definition import Handler
 from turnhold.agents.errors import AskCancelled
+from turnhold.agents.sessions import Sessions
 from turnhold.agents.turn import Message, MessageHandler, Turn
 from turnhold.session import ids, limits
 from turnhold.session.hosting import (
@@ -44,12 +46,16 @@ class TurnRun:
     """A Turn's handler, what it says, and what is said to it. Made on the Process's loop."""
 
     def __init__(
-        self, call: RunTurnCall, handler: Handler, make_context: Callable[[Any], Context], outbox: Outbox
+        self,
+        call: RunTurnCall,
+        handler: Handler,
+        make_context: Callable[[Any, Sessions], Context],
+        outbox: Outbox,
+        sessions: TurnSessions,
     ) -> None:
         self._call = call
         self._handler = handler
         self._outbox = outbox
-        self._context = make_context(copy.deepcopy(call.state))
         self.turn = Turn(
             self,
             id=call.turn_id,
@@ -58,6 +64,8 @@ class TurnRun:
             origin=call.origin,
             created_at=call.created_at,
         )
+        self._sessions = sessions
+        self._context = make_context(copy.deepcopy(call.state), Sessions(sessions, self.turn.calls))
         self._inbox = Inbox(outbox, self.turn.interrupted)
         self._bridge = Bridge(asyncio.get_running_loop(), self.turn.interrupted)
         self._function: asyncio.Task[TurnOutcome] | None = None
@@ -65,7 +73,6 @@ class TurnRun:
         self._asks: dict[str, _Pending] = {}
         self._asked = 0
         self._spent = 0
-        self._over = False
 
     async def run(self) -> TurnOutcome:
         """Run the handler to its end. The outcome has no facts yet.
@@ -79,7 +86,7 @@ class TurnRun:
         await asyncio.wait([self._function])
         how = self._stopped() if self._function.cancelled() else self._function.result()
         await self._inbox.close()
-        self._over = True
+        self._sessions.over = True
         for pending in self._asks.values():
             pending.reply.cancel()  # of a task that outlives its Turn
         return how
@@ -175,7 +182,7 @@ class TurnRun:
         try:
             return await pending.reply
         except asyncio.CancelledError:
-            if not (self.turn.interrupted or self._over):
+            if not (self.turn.interrupted or self._sessions.over):
                 self._outbox.put(AskWithdrawn(ask_id=ask_id), urgent=True)
             raise
         finally:
@@ -190,5 +197,5 @@ class TurnRun:
         self._spent += size
 
     def _refuse_when_over(self) -> None:
-        if self._over:
+        if self._sessions.over:
             raise RuntimeError("this Turn is over")

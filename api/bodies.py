@@ -4,18 +4,18 @@ from collections.abc import Callable
 from typing import Annotated, Any, cast
 
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
-from pydantic_core import PydanticCustomError, to_json
+from pydantic_core import PydanticCustomError
 
-from api.parameters import NoNul
-from turnhold.session import ids, limits
+from turnhold.session import limits
 from turnhold.session.commands import (
     AnswerPayload,
+    CreatePayload,
     EnqueuePayload,
     FullContent,
     ResumePayload,
     SendPayload,
 )
-from turnhold.session.creation import Config, Metadata, SessionKey
+from turnhold.session.creation import Metadata
 from turnhold.session.questions import Answer
 from turnhold.session.values import Record, TextPart
 
@@ -105,32 +105,10 @@ class EmptyBody(Record):
     model_config = ConfigDict(extra="forbid")
 
 
-class ConfigBody(Config):
-    """What this Session does differently from its Agent; an explicit `null` means none."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-class CreateBody(Record):
+class CreateBody(CreatePayload):
     """A new Session. Without `input` it has no Turn yet."""
 
     model_config = ConfigDict(extra="forbid")
 
-    agent: str
     input: Input | None = None
-    key: Annotated[SessionKey, NoNul] | None = None
-    config: ConfigBody | None = None
     metadata: Annotated[Metadata, WithJsonSchema(_METADATA)] = Field(default_factory=dict)
-
-    def fingerprint(self) -> str:
-        """Equal for every way of writing the same creation.
-
-        Settings that were left out are left out here too: what they resolve to is the Agent's
-        affair, and may change between a request and its retry.
-        """
-        overrides: dict[str, Any] = (
-            self.config.model_dump(mode="json", exclude_unset=True) if self.config else {}
-        )
-        return ids.digest(
-            to_json(self.but(config=None).model_dump(mode="json") | {"config": overrides}).decode()
-        )

@@ -71,6 +71,10 @@ class SessionsQuery(Query):
     cursor: Text | None = Field(None, description="`next_cursor` of the page before")
 
 
+class OwnedQuery(Query):
+    recursive: bool = Field(False, description="also what owned Sessions own, all the way down")
+
+
 class LookupQuery(Query):
     agent: Text
     key: Annotated[str, Field(min_length=1, max_length=limits.SESSION_KEY_CHARS), NoNul]

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from api import problems
 from api.auth import Caller
 from api.bodies import CreateBody
-from api.parameters import IdempotencyKey, LookupQuery, NoQuery, SessionsQuery
+from api.parameters import IdempotencyKey, LookupQuery, NoQuery, OwnedQuery, SessionsQuery
 from api.problems import described
 from api.services import ReadableSession, Wired, permitted
 from turnhold.session.creation import Config, NewSession
@@ -17,7 +17,7 @@ from turnhold.session.values import Record, milliseconds
 from turnhold.session.views import Explanation, SessionView, TurnView
 from turnhold.temporal import creation
 from turnhold.temporal.failures import Failure
-from turnhold.temporal.listing import Filter, SessionPage
+from turnhold.temporal.listing import Filter, OwnedSessions, SessionPage
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
 
@@ -135,3 +135,14 @@ async def explain_session(
     Answers also when no worker does, and when Temporal cannot be reached.
     """
     return await wired.gateway.explain(session_id)
+
+
+@router.get(
+    "/{session_id}/owned",
+    responses=described(*problems.ALWAYS, "session_not_found", "temporal_unavailable"),
+)
+async def list_owned(
+    session_id: ReadableSession, wired: Wired, query: Annotated[OwnedQuery, Query()]
+) -> OwnedSessions:
+    """The Sessions that this one owns, the newest 1,000. May lag by seconds, like every list."""
+    return await wired.gateway.owned_sessions(session_id, recursive=query.recursive)

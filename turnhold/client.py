@@ -60,6 +60,10 @@ class SessionPage(_Answer):
     next_cursor: str | None = None
 
 
+class _Owned(_Answer):
+    sessions: tuple[SessionListed, ...]
+
+
 class TurnPage(_Answer):
     turns: tuple[TurnView, ...]
     next_after: int
@@ -162,6 +166,11 @@ class Client:
     async def explain(self, session_id: str) -> Explanation:
         """Why it does not move, and the calls that clear that; answers without a worker too (S-94)."""
         return self._http.read(await self._http.get(_path(session_id, "explain")), Explanation)
+
+    async def owned(self, session_id: str, *, recursive: bool = False) -> tuple[SessionListed, ...]:
+        """The Sessions that this one owns, newest first; with `recursive` the whole tree below it."""
+        response = await self._http.get(_path(session_id, "owned"), recursive=recursive or None)
+        return self._http.read(response, _Owned).sessions
 
     async def interrupt(self, session_id: str, *, idempotency_key: str | None = None) -> ReceiptView:
         """Holds the Session (`hold_id`) and stops its running Turn (`turn_id`), if any (S-51)."""

@@ -17,7 +17,7 @@ from typing import Any
 from turnhold.agents.context import Context
 from turnhold.agents.controls import choice
 from turnhold.agents.definition import agent
-from turnhold.agents.errors import MessageRejected
+from turnhold.agents.errors import MessageRejected, Refused
 from turnhold.agents.turn import Message, Turn
 
 
@@ -28,6 +28,7 @@ class Script:
     turn: Turn
     ctx: Context
     result: Any = None
+    spawns: int = 0
 
     async def say(self, text: str) -> None:
         await self.turn.output.write(f"{text}\n")
@@ -143,11 +144,66 @@ class Script:
         await self.say(f"epoch: {self.ctx.process_epoch}")
         await self.say(f"turns: {self.ctx.process['turns']}")
 
+    async def spawn(self, rest: str) -> None:
+        agent, steps, key = self._another(rest)
+        made = await self.ctx.sessions.spawn(agent, steps, key=key)
+        await self.say(f"spawned: {made.id}")
+
+    async def start(self, rest: str) -> None:
+        agent, steps, key = self._another(rest)
+        made = await self.ctx.sessions.start(agent, steps, key=key)
+        await self.say(f"started: {made.id}")
+
+    def _another(self, rest: str) -> tuple[str, str | None, str]:
+        """Agent, its steps one a line, and the spawn key: one of its own for each step, if none is given."""
+        head, _, steps = rest.partition("|")
+        agent, _, key = head.strip().partition(" key=")
+        self.spawns += 1
+        return agent.strip(), _lines(steps), key.strip() or f"{self.turn.id} {self.spawns}"
+
+    async def wait(self, session_id: str) -> None:
+        turn = await self.ctx.sessions.wait_turn(session_id)
+        await self.say(f"status: {turn.status}")
+
+    async def interrupt(self, session_id: str) -> None:
+        await self._control("interrupt", session_id, self.ctx.sessions.interrupt(session_id))
+
+    async def resume(self, rest: str) -> None:
+        session_id, _, hold_id = rest.partition(" ")
+        await self._control("resume", session_id, self.ctx.sessions.resume(session_id, hold_id.strip()))
+
+    async def close(self, session_id: str) -> None:
+        await self._control("close", session_id, self.ctx.sessions.close(session_id))
+
+    async def cancel(self, session_id: str) -> None:
+        await self._control("cancel", session_id, self.ctx.sessions.cancel(session_id))
+
+    async def enqueue(self, rest: str) -> None:
+        session_id, _, steps = rest.partition("|")
+        session_id = session_id.strip()
+        call = self.ctx.sessions.enqueue(session_id, _lines(steps) or "")
+        await self._control("enqueue", session_id, call)
+
+    async def _control(self, verb: str, session_id: str, call: Awaitable[str | None]) -> None:
+        """What came of it; of an interrupt its hold, too."""
+        try:
+            made = await call
+        except Refused as refused:
+            await self.say(f"refused: {refused.code}")
+        else:
+            hold = f" {made}" if verb == "interrupt" else ""
+            await self.say(f"done: {verb} {session_id}{hold}")
+
     async def history(self, _: str) -> None:
         past = await self.ctx.history(limit=100)
         await self.say(f"history: {len(past)}")
         if past:
             await self.say(past[-1].text)
+
+
+def _lines(steps: str) -> str | None:
+    """`STEP ; STEP` as an input: one step a line; no steps, no input."""
+    return "\n".join(step.strip() for step in steps.split(";")) if steps.strip() else None
 
 
 Step = Callable[[Script, str], Awaitable[None]]
@@ -174,6 +230,14 @@ STEPS: dict[str, Step] = {
     "append": Script.append,
     "epoch": Script.epoch,
     "history": Script.history,
+    "spawn": Script.spawn,
+    "start": Script.start,
+    "wait": Script.wait,
+    "interrupt": Script.interrupt,
+    "resume": Script.resume,
+    "close": Script.close,
+    "cancel": Script.cancel,
+    "enqueue": Script.enqueue,
 }
 
 

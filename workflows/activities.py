@@ -1,4 +1,4 @@
-"""Steps as activities: on which queue, within which time, under which name in the Temporal UI.
+"""Steps of the host as activities: on which queue, within which time, under which name in the Temporal UI.
 
 Only names and models are shared with the host; its implementation is never imported here.
 """
@@ -28,8 +28,20 @@ _HERE = timedelta(seconds=2)
 _MARGIN = 30.0  # beyond what the host itself allows: only a host that hangs gets here
 
 
-async def execute(state: SessionState, step: steps.Step) -> Any:
-    """Carry out one step; answers the host's result.
+Step = (
+    steps.StartProcess
+    | steps.RunTurn
+    | steps.StopTurn
+    | steps.StopProcess
+    | steps.DeliverMessage
+    | steps.AnswerAsk
+    | steps.FindTurn
+    | steps.Seal
+)
+
+
+async def execute(state: SessionState, step: Step) -> Any:
+    """Carry out one step of the host's or the store's; answers its result.
 
     Raises:
         ActivityError: it was not carried out.
@@ -87,8 +99,6 @@ async def execute(state: SessionState, step: steps.Step) -> Any:
                 retry_policy=_UNTIL_DONE,
                 summary=_sealed(step),
             )
-        case _:
-            raise NotImplementedError(step.kind)
 
 
 async def _started_here(call: hosting.StartProcessCall) -> hosting.StartProcessResult | None:

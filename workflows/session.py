@@ -8,24 +8,34 @@ arrives.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from temporalio import workflow
 from temporalio.common import RawValue
-from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError, TimeoutType
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    ChildWorkflowError,
+    TimeoutError,
+    TimeoutType,
+)
 
 with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
     from turnhold.session import commands, headroom, hosting, steps
+    from turnhold.session import peers as told
     from turnhold.session.carried import SessionInput
     from turnhold.session.machine import Machine
+    from turnhold.session.values import Record
     from turnhold.session.views import ReadRequest, ReadResult
     from turnhold.temporal import names
-    from workflows import activities, display
+    from workflows import activities, display, peers
     from workflows.incoming import Nonsense, command_of
 
+_Said = TypeVar("_Said", bound=Record)
 _MOVE = workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE
 
 
@@ -38,6 +48,7 @@ class Session:
         self._given = given
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._timers: dict[datetime, asyncio.Task[None]] = {}
+        self._children: dict[str, asyncio.Task[None]] = {}
         self._stale = False
         self._signals = 0
         if given.new is not None:
@@ -113,6 +124,11 @@ class Session:
         self._command(commands.AnswerAsk, payload)
 
     @workflow.signal
+    def spawn(self, *payload: Any) -> None:
+        """A host, for the running Turn."""
+        self._command(commands.Spawn, payload)
+
+    @workflow.signal
     def move(self, *payload: Any) -> None:
         """An operator's command line (S-4)."""
         self._command(commands.Move, payload)
@@ -120,19 +136,34 @@ class Session:
     @workflow.signal
     def report(self, *payload: Any) -> None:
         """A host reports facts of the running Turn."""
-        self._signals += 1
-        try:
-            said = hosting.Report.model_validate(payload[0] if payload else None)
-        except ValidationError:
-            workflow.logger.warning("dropped a report that makes no sense")
-            return
-        self._feed(lambda now: self._machine.report(said, now))
+        self._said(hosting.Report, payload, self._machine.report)
+
+    @workflow.signal
+    def owner_state(self, *payload: Any) -> None:
+        """The owner tells what it passes down."""
+        self._said(commands.OwnerState, payload, self._machine.owner_said)
+
+    @workflow.signal
+    def owned(self, *payload: Any) -> None:
+        """An owned Session tells that it has closed."""
+        self._said(commands.OwnedReport, payload, self._machine.owned_said)
 
     @workflow.signal(dynamic=True)
     def unknown(self, name: str, _args: Sequence[RawValue]) -> None:
         """A signal of any other name changes nothing, and is not kept (S-91)."""
         self._signals += 1
         workflow.logger.warning("dropped a signal of unknown name: %s", name)
+
+    def _said(
+        self, model: type[_Said], payload: tuple[Any, ...], take: Callable[[_Said, datetime], None]
+    ) -> None:
+        self._signals += 1
+        try:
+            said = model.model_validate(payload[0] if payload else None)
+        except ValidationError:
+            workflow.logger.warning("dropped a signal that makes no sense: %s", model.__name__)
+            return
+        self._feed(lambda now: take(said, now))
 
     def _command(self, model: type[commands.Command], payload: tuple[Any, ...]) -> None:
         self._signals += 1
@@ -189,10 +220,10 @@ class Session:
         return due and self._machine.may_be_carried
 
     async def _step(self, step: steps.Step) -> None:
-        """Carry a step out as an activity, and tell the machine what came of it."""
+        """Carry a step out, and tell the machine what came of it."""
         machine = self._machine
         try:
-            result = await activities.execute(machine.state, step)
+            result = await self._result(step)
         except asyncio.CancelledError:
             return
         except ActivityError as error:
@@ -206,8 +237,37 @@ class Session:
                 self._done(step, lambda now: machine.process_started(step.id, result, now))
             case hosting.TurnOutcome():
                 self._done(step, lambda now: machine.turn_ended(step.id, result, now))
+            case told.OwnedStart():
+                self._done(step, lambda now: machine.start_ended(step.id, result, now))
+            case told.Told():
+                self._done(step, lambda now: machine.told(step.id, result, now))
+            case told.Looked():
+                self._done(step, lambda now: machine.looked(step.id, result, now))
             case _:
                 self._done(step, lambda now: machine.step_done(step.id, now))
+
+    async def _result(self, step: steps.Step) -> Any:
+        """What came of a step: of the host's activity, or of a call to another Session."""
+        match step:
+            case steps.StartOwned():
+                start, child = await peers.start(self._machine, step, self._given.events_per_run)
+                if child is not None:
+                    watching = asyncio.create_task(self._watch(child), name=f"owned {child.id}")
+                    self._children[child.id] = watching
+                return start
+            case steps.SendOwnerState() | steps.TellOwner():
+                return await peers.tell(self._machine, step)
+            case steps.LookForOwned() | steps.LookForOwner():
+                return await peers.look(self._machine, step)
+            case _:
+                return await activities.execute(self._machine.state, step)
+
+    async def _watch(self, child: peers.Child) -> None:
+        """Temporal tells this run, and no later one, when the child ends."""
+        with suppress(ChildWorkflowError):
+            await child
+        del self._children[child.id]
+        self._feed(lambda now: self._machine.doubt(child.id, now))
 
     def _done(self, step: steps.Step, fact: Callable[[datetime], None]) -> None:
         self._tasks.pop(step.id, None)

@@ -15,7 +15,6 @@ from turnhold.session.values import TextPart
 from turnhold.session.views import PageRequest, ReadRequest, ReceiptView
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-EVERYTHING: frozenset[str] = frozenset()
 TERMINAL = {"turn.completed", "turn.failed", "turn.interrupted", "turn.cancelled"}
 
 
@@ -59,7 +58,7 @@ class World:
             request_id=self.request_id(),
             created_at=START,
         )
-        self.machine = Machine.begin("ses_test", new, self.now, withheld=EVERYTHING)
+        self.machine = Machine.begin("ses_test", new, self.now)
 
     # --- what callers do ------------------------------------------------------------------------
 
@@ -196,7 +195,7 @@ class World:
         carried = self.machine.carry(outstanding if begun is None else list(begun))
         again = SessionState.model_validate_json(to_json(carried, exclude_none=True))
         assert again == carried, "the state does not survive its own JSON"
-        self.machine = Machine(again, withheld=EVERYTHING)
+        self.machine = Machine(again)
         self.machine.begin_run(deployment or again.deployment or "unversioned", self.now)
 
     # --- what everybody sees --------------------------------------------------------------------

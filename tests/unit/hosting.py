@@ -5,10 +5,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 from activities.host import Host
+from activities.others import Spawner
 from turnhold.agents.definition import AgentDefinition, agent
+from turnhold.agents.errors import Refused
+from turnhold.agents.sessions import SpawnedSession
 from turnhold.session import hosting
-from turnhold.session.values import OUTPUT, Origin, TextPart, text_of
-from turnhold.session.views import TurnView
+from turnhold.session.commands import Command, CreatePayload
+from turnhold.session.creation import Config
+from turnhold.session.values import OUTPUT, Origin, Record, TextPart, text_of
+from turnhold.session.views import ReceiptView, SessionView, TurnView
 
 SESSION = "ses_test0000"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -50,10 +55,73 @@ class Link:
         return [fact for report in self.reports for fact in report.facts]
 
 
-def make_host(*agents: AgentDefinition, link: Link | None = None, max_processes: int = 10) -> Host:
+class Neighbours:
+    """Other Sessions, as a Turn reaches them: what was asked, and with which code they refuse."""
+
+    def __init__(self, refuse: str | None = None) -> None:
+        self.refuse = refuse
+        self.asked: list[tuple[object, ...]] = []
+
+    def _ask(self, *what: object) -> None:
+        self.asked.append(what)
+        if self.refuse:
+            raise Refused(self.refuse, "no")
+
+    async def spawn(
+        self, turn: Spawner, what: CreatePayload, key: str, *, independent: bool
+    ) -> SpawnedSession:
+        self._ask("start" if independent else "spawn", what.agent, text_of(what.input or ()), key)
+        return SpawnedSession(f"ses_{key.replace(' ', '_')}", "trn_first")
+
+    async def get(self, turn: Spawner, session_id: str) -> SessionView:
+        self._ask("get", session_id)
+        return SessionView(
+            id=session_id,
+            agent="test",
+            root_id=session_id,
+            config=Config(),
+            created_at=NOW,
+            last_activity_at=NOW,
+        )
+
+    async def command(
+        self, turn: Spawner, session_id: str, command: Command, payload: Record | None
+    ) -> ReceiptView:
+        said = command.model_dump(exclude={"request_id", "fingerprint", "caller"}, exclude_none=True)
+        self._ask(command.operation, session_id, said)
+        return ReceiptView(
+            request_id="req_1",
+            status="accepted",
+            session_id=session_id,
+            turn_id="trn_made",
+            hold_id="hld_made" if command.operation == "interrupt" and "turn_id" not in said else None,
+        )
+
+    async def wait_turn(
+        self, turn: Spawner, session_id: str, turn_id: str | None, seconds: float | None
+    ) -> TurnView:
+        self._ask("wait_turn", session_id, turn_id, seconds)
+        return TurnView(
+            id=turn_id or "trn_last",
+            session_id=session_id,
+            sequence=1,
+            status="failed",
+            origin=Origin(),
+            output=(TextPart(text="said"),),
+            created_at=NOW,
+        )
+
+
+def make_host(
+    *agents: AgentDefinition,
+    link: Link | None = None,
+    others: Neighbours | None = None,
+    max_processes: int = 10,
+) -> Host:
     return Host(
         {definition.name: definition for definition in agents},
         link or Link(),
+        others or Neighbours(),
         queue="q-host-1",
         deployment="unversioned",
         max_processes=max_processes,
@@ -102,10 +170,15 @@ def written(facts: Any) -> str:
 
 
 async def run_one(
-    handler: Any, text: str = "", *, link: Link | None = None, **changes: Any
+    handler: Any,
+    text: str = "",
+    *,
+    link: Link | None = None,
+    others: Neighbours | None = None,
+    **changes: Any,
 ) -> hosting.TurnOutcome:
     """The outcome of one Turn of an Agent with this handler."""
-    host = make_host(agent("test")(handler), link=link)
+    host = make_host(agent("test")(handler), link=link, others=others)
     assert (await host.start_process(start_call())).status == "started"
     try:
         return await host.run_turn(turn_call(text, **changes))

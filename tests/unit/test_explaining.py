@@ -6,7 +6,7 @@ import pytest
 
 from api.app import create_app
 from tests.unit.driver import START, World, running
-from turnhold.session import commands, explaining, hosting, remedies, steps
+from turnhold.session import commands, explaining, hosting, peers, remedies, steps
 from turnhold.session.creation import Config, NewSession
 from turnhold.session.model import Owned
 from turnhold.session.questions import ChoiceControl, Control, Option, TextControl
@@ -97,13 +97,15 @@ def test_s94_an_inherited_hold_is_released_at_its_owner() -> None:
         depth=2,
     )
     world = World()
-    world.machine = type(world.machine).begin("ses_test", new, START, withheld=frozenset())
+    world.machine = type(world.machine).begin("ses_test", new, START)
     above = commands.InheritedHold(id="hld_above", session_id="ses_top")
     world.machine.owner_said(commands.OwnerState(owner_id="ses_owner", version=1, holds=(above,)), START)
     cause = explain(world).causes[0]
     assert (cause.hold_id, cause.session_id) == ("hld_above", "ses_top")
     assert cause.clear == remedies.resume("ses_top", "hld_above")
-    world.machine.owner_said(commands.OwnerState(owner_id="ses_owner", version=2, gone=True), START)
+    world.wait(60)
+    look = world.step(steps.LookForOwner)
+    world.machine.looked(look.id, peers.Looked(ended=("ses_owner",)), world.now)
     assert explain(world).causes[0].clear == remedies.resume("ses_test", "hld_above")
 
 
@@ -195,14 +197,15 @@ def test_s94_queued_behind_the_running_turn_and_the_interrupt_that_makes_way() -
 
 def test_s94_closing_waits_for_each_owned_session() -> None:
     world = World()
-    for name, status in (("one", "open"), ("two", "closed"), ("three", "starting")):
+    for name, status in (("one", "open"), ("two", "starting"), ("three", "independent")):
+        fields = {"status": status} if status != "independent" else {"independent": True}
         world.state.owned[name] = Owned.model_validate(
-            {"session_id": f"ses_{name}", "agent": "a", "status": status, "key": name, "fingerprint": ""}
+            {"session_id": f"ses_{name}", "agent": "a", "turn": 1, **fields}
         )
     world.close()
     causes = explain(world).causes
     assert [cause.code for cause in causes] == ["closing_on_owned"] * 2
-    assert [cause.session_id for cause in causes] == ["ses_one", "ses_three"]
+    assert [cause.session_id for cause in causes] == ["ses_one", "ses_two"]
     assert causes[0].clear == remedies.cancel("ses_one")
     assert not explain(world).moving
 

@@ -10,6 +10,7 @@ from activities.waiting import ProcessUnknown, Superseded
 from tests.harness import poll
 from tests.unit.hosting import (
     Link,
+    Neighbours,
     make_host,
     run_one,
     start_call,
@@ -82,11 +83,8 @@ async def test_s73_a_refusal_that_is_not_caught_fails_with_its_code():
     async def handler(turn, ctx):
         await ctx.sessions.spawn("other", "hi", key="k")
 
-    error = (await run_one(handler)).error
-    assert (error.code, error.message) == (
-        "not_implemented",
-        "ctx.sessions.spawn is not available yet",
-    )
+    error = (await run_one(handler, others=Neighbours(refuse="depth_limit"))).error
+    assert (error.code, error.message) == ("depth_limit", "no")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import to_json
 
-from turnhold.session import carried, commands, handover, hosting, views
+from turnhold.session import carried, commands, handover, hosting, peers, views
 from turnhold.temporal import creation
 
 EXAMPLES = Path(__file__).parent / "wire"
@@ -29,6 +29,7 @@ MODELS: dict[str, type[BaseModel]] = {
         *(hosting.StartProcessCall, hosting.StartProcessResult, hosting.RunTurnCall, hosting.TurnOutcome),
         *(hosting.StopTurnCall, hosting.StopProcessCall, hosting.DeliverMessageCall, hosting.AnswerAskCall),
         *(hosting.FindTurnCall, handover.SealCall),
+        *(peers.StartSessionCall, peers.MadeByCall, peers.EndedCall, peers.Started, peers.Looked),
         *(hosting.Report, carried.SessionInput, creation.Creation, creation.Latest),
     )
 }

@@ -6,6 +6,7 @@ tests.workflow.fingerprint` writes the fingerprints anew.
 """
 
 import asyncio
+import json
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -73,6 +74,12 @@ async def of(history: WorkflowHistory) -> str:
     return "".join(f"{line}\n" for command in runner.heard if (line := _line(command)))
 
 
+def history(text: str) -> WorkflowHistory:
+    """A recorded one, under the ID of its Session: those of the Sessions that it owns are made of it."""
+    started = json.loads(text)["events"][0]["workflowExecutionStartedEventAttributes"]
+    return WorkflowHistory.from_json(started["workflowId"], text)
+
+
 def stored(recorded: Path) -> Path:
     """Where the fingerprint of a recorded history is."""
     return recorded.with_suffix(".commands")
@@ -81,8 +88,7 @@ def stored(recorded: Path) -> Path:
 def write_all(recorded: Iterable[Path]) -> None:
     """Store the fingerprints of these recorded histories."""
     for path in recorded:
-        history = WorkflowHistory.from_json(f"ses_{path.stem}", path.read_text())
-        stored(path).write_text(asyncio.run(of(history)))
+        stored(path).write_text(asyncio.run(of(history(path.read_text()))))
 
 
 def _line(command: WorkflowCommand) -> str | None:
@@ -108,12 +114,31 @@ def _activity(body: Any) -> str:
     return f"{body.activity_type} on the {queue}, {waits}, attempts {body.retry_policy.maximum_attempts};"
 
 
+def _local_activity(body: Any) -> str:
+    return (
+        f"{body.activity_type}, start_to_close {_seconds(body.start_to_close_timeout)}, "
+        f"attempts {body.retry_policy.maximum_attempts}"
+    )
+
+
+def _child(body: Any) -> str:
+    return (
+        f"{body.workflow_type}, parent close policy {body.parent_close_policy}, "
+        f"ID reuse policy {body.workflow_id_reuse_policy}, cancellation {body.cancellation_type}, "
+        f"task {_seconds(body.workflow_task_timeout)}, {', '.join(sorted(body.memo))}, "
+        f"{', '.join(sorted(body.search_attributes.indexed_fields))};"
+    )
+
+
 def _seconds(duration: Duration) -> str:
     return f"{duration.ToNanoseconds() / 1e9:g} s"
 
 
 _DESCRIBED: dict[str, Callable[[Any], str]] = {
     "schedule_activity": _activity,
+    "schedule_local_activity": _local_activity,
+    "start_child_workflow_execution": _child,
+    "signal_external_workflow_execution": lambda body: body.signal_name,
     "start_timer": lambda body: f"{_seconds(body.start_to_fire_timeout)};",
     "upsert_workflow_search_attributes": lambda body: ", ".join(
         sorted(body.search_attributes.indexed_fields)

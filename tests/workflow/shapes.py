@@ -18,7 +18,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHandle
 
 from tests.harness import poll
-from tests.workflow import fingerprint
+from tests.workflow import fingerprint, spawning
 from tests.workflow.stub_host import (
     LISTENS,
     STREAMS,
@@ -181,6 +181,39 @@ async def interrupted(client: Client, queue: str, host: StubHost) -> Handle:
     return handle
 
 
+async def owning(client: Client, queue: str, _host: StubHost) -> Handle:
+    """An owner: children that hold and release, one that an operator ends, an independent one; closed."""
+    root, children, independent = await _family(client, queue)
+    await children[0].terminate("by hand")
+    await poll(lambda: _has(root, "owned.closed"))
+    await root.signal("close")
+    await root.result()
+    await independent.signal("cancel")
+    return root
+
+
+async def owned(client: Client, queue: str, _host: StubHost) -> Handle:
+    """A child of it: started, held and released from above, cancelled with its owner."""
+    root, children, independent = await _family(client, queue)
+    await root.signal("cancel")
+    for session in (root, *children):
+        await session.result()
+    await independent.signal("cancel")
+    return children[0]
+
+
+async def _family(client: Client, queue: str) -> tuple[Handle, list[Handle], Handle]:
+    root = await spawning.running(client, queue)
+    children = [await spawning.spawn(client, root, key, WAITS) for key in ("one", "two")]
+    independent = await spawning.spawn(client, root, "alone", independent=True)
+    hold_id = await spawning.hold(root)
+    await poll(lambda: _hold(children[0]))
+    await spawning.resume(children[0], hold_id)
+    await spawning.resume(root, hold_id)
+    await poll(lambda: _has(children[0], "session.resume"))
+    return root, children, independent
+
+
 async def _running(handle: Handle, sequence: int) -> str:
     async def turn_id() -> str | None:
         result = await read(handle, turns=(TurnsRequest(after=sequence - 1, limit=1),))
@@ -257,7 +290,7 @@ SHAPES: dict[str, Shape] = {
     shape.__name__: shape
     for shape in (
         *(idle, conversation, held, died, lost, hibernated, continued, cancelled, interrupted),
-        *(streaming, people, attached, moved, at_hand),
+        *(streaming, people, attached, moved, at_hand, owning, owned),
     )
 }
 

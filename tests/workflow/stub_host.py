@@ -17,6 +17,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.worker import Worker
 
 from activities.sealing import SealActivities
+from activities.sessions import SessionActivities
 from tests.harness import poll
 from turnhold.session import hosting, ids
 from turnhold.session.carried import SessionInput
@@ -177,7 +178,10 @@ class StubHost:
             client,
             task_queue=task_queue,
             workflows=[Session],
-            activities=[self.start_process, self.start_process_here],
+            activities=[
+                *(self.start_process, self.start_process_here),
+                *SessionActivities(Gateway(client, task_queue)).local,
+            ],
             **options,
         )
         host = Worker(

@@ -33,8 +33,8 @@ class BrokenTwin(Session):
         await super().run(given)
 
 
-def history(path: Path) -> WorkflowHistory:
-    return WorkflowHistory.from_json(f"ses_{path.stem}", path.read_text())
+def recorded(path: Path) -> WorkflowHistory:
+    return fingerprint.history(path.read_text())
 
 
 def before(path: Path) -> str:
@@ -47,20 +47,20 @@ def test_every_shape_is_recorded() -> None:
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
 async def test_a_recorded_session_replays(path: Path) -> None:
-    await Replayer(workflows=[Session], plugins=[PLUGIN]).replay_workflow(history(path))
+    await Replayer(workflows=[Session], plugins=[PLUGIN]).replay_workflow(recorded(path))
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
 async def test_the_commands_of_a_recorded_session_are_what_they_were(path: Path) -> None:
     """A queue, a time-out, a retry policy: what a replay lets pass, and a change must mean."""
-    assert await fingerprint.of(history(path)) == before(path)
+    assert await fingerprint.of(recorded(path)) == before(path)
 
 
 async def test_a_changed_time_out_shows_in_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     path = HISTORIES / "conversation.json"
     monkeypatch.setattr("workflows.activities._DISPATCH", timedelta(seconds=7))
-    await Replayer(workflows=[Session], plugins=[PLUGIN]).replay_workflow(history(path))
-    assert await fingerprint.of(history(path)) != before(path)
+    await Replayer(workflows=[Session], plugins=[PLUGIN]).replay_workflow(recorded(path))
+    assert await fingerprint.of(recorded(path)) != before(path)
 
 
 WITH_COMMANDS = [path for path in RECORDED if path.stem != "idle"]  # an idle one has none to compare
@@ -69,10 +69,10 @@ WITH_COMMANDS = [path for path in RECORDED if path.stem != "idle"]  # an idle on
 @pytest.mark.parametrize("path", WITH_COMMANDS, ids=lambda path: path.stem)
 async def test_a_broken_twin_does_not_replay(path: Path) -> None:
     with pytest.raises(workflow.NondeterminismError):
-        await Replayer(workflows=[BrokenTwin], plugins=[PLUGIN]).replay_workflow(history(path))
+        await Replayer(workflows=[BrokenTwin], plugins=[PLUGIN]).replay_workflow(recorded(path))
 
 
 @pytest.mark.parametrize("name", SHAPES)
 async def test_a_session_of_this_moment_replays(real: Client, name: str) -> None:
-    fresh = WorkflowHistory.from_json(f"ses_{name}", await record(real, name))
+    fresh = fingerprint.history(await record(real, name))
     await Replayer(workflows=[Session], plugins=[PLUGIN]).replay_workflow(fresh)

@@ -8,14 +8,17 @@ an `async def` handler; later ones work, so that the handler can clean up.
 import asyncio
 import concurrent.futures
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
 from turnhold.agents.content import OutputContent
-from turnhold.agents.context import Context, PastTurn
+from turnhold.agents.context import Context
 from turnhold.agents.controls import Reply
+from turnhold.agents.past import PastTurn
+from turnhold.agents.sessions import Input, Sessions, SpawnedSession
 from turnhold.agents.turn import Interruption, Message, Turn, each_of
 from turnhold.session.questions import Control
+from turnhold.session.views import SessionView
 
 T = TypeVar("T")
 
@@ -122,19 +125,66 @@ class SyncTurn:
 
 
 class SyncSessions:
-    """`ctx.sessions` for plain handlers."""
+    """`ctx.sessions` for plain handlers: the same calls as `Sessions`, blocking."""
 
-    def __init__(self, context: Context, bridge: Bridge) -> None:
-        self._context = context
+    def __init__(self, sessions: Sessions, bridge: Bridge) -> None:
+        self._sessions = sessions
         self._bridge = bridge
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        call: Callable[..., Awaitable[Any]] = getattr(self._context.sessions, name)
+    def spawn(
+        self,
+        agent: str,
+        input: Input | None = None,
+        *,
+        key: str,
+        session_key: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> SpawnedSession:
+        return self._bridge.call(
+            self._sessions.spawn(
+                agent, input, key=key, session_key=session_key, config=config, metadata=metadata
+            )
+        )
 
-        async def awaited(*args: Any, **kwargs: Any) -> Any:
-            return await call(*args, **kwargs)
+    def start(
+        self,
+        agent: str,
+        input: Input | None = None,
+        *,
+        key: str,
+        session_key: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> SpawnedSession:
+        return self._bridge.call(
+            self._sessions.start(
+                agent, input, key=key, session_key=session_key, config=config, metadata=metadata
+            )
+        )
 
-        return lambda *args, **kwargs: self._bridge.call(awaited(*args, **kwargs))
+    def get(self, session_id: str) -> SessionView:
+        return self._bridge.call(self._sessions.get(session_id))
+
+    def enqueue(self, session_id: str, input: Input, *, key: str | None = None) -> str:
+        return self._bridge.call(self._sessions.enqueue(session_id, input, key=key))
+
+    def interrupt(self, session_id: str, turn_id: str | None = None) -> str | None:
+        return self._bridge.call(self._sessions.interrupt(session_id, turn_id))
+
+    def resume(self, session_id: str, hold_id: str) -> None:
+        self._bridge.call(self._sessions.resume(session_id, hold_id))
+
+    def close(self, session_id: str) -> None:
+        self._bridge.call(self._sessions.close(session_id))
+
+    def cancel(self, session_id: str) -> None:
+        self._bridge.call(self._sessions.cancel(session_id))
+
+    def wait_turn(
+        self, session_id: str, turn_id: str | None = None, *, timeout: float | str | None = None
+    ) -> PastTurn:
+        return self._bridge.call(self._sessions.wait_turn(session_id, turn_id, timeout=timeout))
 
 
 class SyncContext:
@@ -148,7 +198,7 @@ class SyncContext:
         self.process_epoch = context.process_epoch
         self.recovery = context.recovery
         self.deployment = context.deployment
-        self.sessions = SyncSessions(context, bridge)
+        self.sessions = SyncSessions(context.sessions, bridge)
 
     @property
     def state(self) -> Any:

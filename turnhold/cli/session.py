@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from pydantic_core import from_json
 
-from turnhold.cli import connection, follow, inputs, outcome, output, show
+from turnhold.cli import connection, follow, inputs, outcome, output, show, tree
 from turnhold.cli.ask import ask_commands
 from turnhold.cli.connection import DEFAULT_URL, ApiKey, IdempotencyKey, Json, SessionId, Url
 from turnhold.cli.controls import control_commands
@@ -104,6 +104,9 @@ def ls(
     ] = None,
     limit: Annotated[int, typer.Option(help="At most so many.", min=1, max=100)] = 20,
     cursor: Annotated[str | None, typer.Option(help="Where the last page ended.")] = None,
+    as_tree: Annotated[
+        bool, typer.Option("--tree", help="With the trees of owned Sessions that they stand in.")
+    ] = False,
     url: Url = DEFAULT_URL,
     api_key: ApiKey = None,
     as_json: Json = False,
@@ -119,10 +122,14 @@ def ls(
             limit=limit,
             cursor=cursor,
         )
+        found = await tree.grow(client, page) if as_tree else page
         if as_json:
-            output.document(page)
+            output.document(found)
+        elif isinstance(found, tree.Forest):
+            lines = [line for each in found.trees for line in each.lines()]
+            show.sessions(lines, found.next_cursor)
         else:
-            show.sessions(page.sessions, page.next_cursor)
+            show.sessions([("", session) for session in found.sessions], found.next_cursor)
 
     connection.call(url, api_key, work)
 

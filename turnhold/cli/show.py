@@ -1,5 +1,6 @@
 """The public objects for people: what matters of each, in few words, every ID whole."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -72,7 +73,8 @@ def content_text(content: Output) -> str:
     return "".join(part.text if isinstance(part, TextPart) else _json(part.value) for part in content)
 
 
-def sessions(listed: tuple[SessionListed, ...], next_cursor: str | None) -> None:
+def sessions(listed: Sequence[tuple[str, SessionListed]], next_cursor: str | None) -> None:
+    """A line for each Session, behind the branches of a tree that lead to it."""
     if not listed:
         say("No Sessions.", "dim")
         return
@@ -80,14 +82,14 @@ def sessions(listed: tuple[SessionListed, ...], next_cursor: str | None) -> None
         ("SESSION", "AGENT", "KEY", "STATUS", "WAITS FOR", "ACTIVE"),
         [
             (
-                styled(session.id),
+                styled(branches, "dim").append_text(styled(session.id)),
                 styled(session.agent),
                 styled(session.key or "-"),
                 status(session.status),
                 ", ".join(_waits(session)) or "-",
                 ago(session.last_activity_at),
             )
-            for session in listed
+            for branches, session in listed
         ],
     )
     if next_cursor:
@@ -119,8 +121,8 @@ def session(view: SessionView) -> None:
     )
     for hold in view.holds:
         say(styled(f"held by {hold.id} ({hold.kind})", "yellow"))
-        if hold.can_release:
-            say(f"  turnhold session resume {view.id} --hold {hold.id}", "dim")
+        where = view.id if hold.can_release else hold.session_id
+        say(f"  turnhold session resume {where} --hold {hold.id}", "dim")
 
 
 def _turns_line(view: SessionView) -> str:

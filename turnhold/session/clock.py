@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from turnhold.session import controls, people, processes, sealing, steps, turns
+from turnhold.session import controls, limits, owner, ownership, people, processes, sealing, steps, turns
 from turnhold.session.model import SessionState
 from turnhold.session.transaction import Transaction
 
@@ -43,11 +43,17 @@ def _retry_due(state: SessionState) -> datetime | None:
     return state.process.retry_at if _may_start(state) else None
 
 
+def _look_due(state: SessionState) -> datetime | None:
+    """Also of a closed Session: it waits for the last word of those that it owns."""
+    due = _after(state.owned_looked_at, limits.LOOK_FOR_OWNED_SECONDS)
+    return due if ownership.unwatched(state) else None
+
+
 def next_deadline(state: SessionState) -> datetime | None:
     """The first moment at which `tick` will have something to do."""
     if state.status == "closed":
-        return None
-    single = (_stop_due, _turn_due, _close_due, _hibernate_due, _retry_due)
+        return _look_due(state)
+    single = (_stop_due, _turn_due, _close_due, _hibernate_due, _retry_due, _look_due, owner.look_due)
     moments = [due for of in single if (due := of(state)) is not None]
     return min([*moments, *_asks_due(state).values()], default=None)
 
@@ -59,6 +65,12 @@ def tick(tx: Transaction) -> None:
     def passed(due: datetime | None) -> bool:
         return due is not None and due <= tx.now
 
+    if passed(_look_due(state)):
+        ownership.look_for_owned(tx)
+    if state.status == "closed":
+        return
+    if passed(owner.look_due(state)):
+        owner.look(tx)
     for ask_id, due in _asks_due(state).items():
         if passed(due):
             people.cancel_ask(tx, ask_id, "timeout")

@@ -7,13 +7,13 @@ payloads.
 """
 
 import json
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, StringConstraints
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, Field, StringConstraints
+from pydantic_core import PydanticCustomError, to_json
 
 from turnhold.session import ids, limits
-from turnhold.session.creation import NewSession
+from turnhold.session.creation import Metadata, NewSession, Overrides, SessionKey
 from turnhold.session.questions import Answer
 from turnhold.session.values import Content, Origin, Record, Timestamp, is_empty
 
@@ -52,6 +52,29 @@ class Create(Command):
     """The creation itself, as its receipt names it."""
 
     operation = "create"
+
+
+class CreatePayload(Record):
+    """What a new Session is asked to be. Without `input` it has no Turn yet."""
+
+    agent: str
+    input: FullContent | None = None
+    key: SessionKey | None = None
+    config: Overrides | None = None
+    metadata: Metadata = Field(default_factory=dict)
+
+    def fingerprint(self) -> str:
+        """Equal for every way of writing the same creation.
+
+        Settings that were left out are left out here too: what they resolve to is the Agent's
+        affair, and may change between a request and its retry.
+        """
+        overrides: dict[str, Any] = (
+            self.config.model_dump(mode="json", exclude_unset=True) if self.config else {}
+        )
+        return ids.digest(
+            to_json(self.but(config=None).model_dump(mode="json") | {"config": overrides}).decode()
+        )
 
 
 class EnqueuePayload(Record):
@@ -134,14 +157,13 @@ class AnswerAsk(Command, AnswerPayload):
 class Spawn(Command):
     """A running Turn starts another Session (S-70). Internal: only a host sends it.
 
-    `session` is resolved by the host; `epoch` and `turn_id` fence it; `independent` says that
-    nobody will own it. The idempotency key is the spawn key.
+    `session` is resolved by the host, but for what ties it to this Session; `epoch` and `turn_id`
+    fence it; `independent` says that nobody will own it. The idempotency key is the spawn key.
     """
 
     operation = "spawn"
     turn_id: str
     epoch: int
-    session_id: str
     session: NewSession
     independent: bool = False
 
@@ -154,32 +176,35 @@ class Move(Command):
 
 
 class InheritedHold(Record):
+    """`version` is that of the first snapshot which has it."""
+
     id: str
     session_id: str
     placed_by: Origin = Origin()
+    version: int = 0
 
 
 class OwnerState(Record):
     """Signal `owner_state`, a snapshot of what an owner passes down: its holds, and how it ends.
 
     The newest `version` wins; a snapshot is complete, so order, doubling and loss of older ones
-    do not matter. `gone` says that the owner ended without saying so, and its holds with it.
+    do not matter. `released` are holds that were placed and released while some owned Session had
+    not seen them yet: they still stop its Turn.
     """
 
     owner_id: str
     version: int
     holds: tuple[InheritedHold, ...] = ()
+    released: tuple[InheritedHold, ...] = ()
     mode: Literal["open", "close", "cancel"] = "open"
     how: Literal["close", "cancel", "idle"] | None = None
-    gone: bool = False
 
 
 class OwnedReport(Record):
-    """Signal `owned`, an owned Session to its owner: the snapshot it has applied, and its end."""
+    """Signal `owned`, an owned Session to its owner: it has closed."""
 
     session_id: str
-    version: int = 0
-    closed_how: str | None = None
+    closed_how: str
 
 
 PUBLIC: dict[str, type[Command]] = {

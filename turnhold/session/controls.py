@@ -1,13 +1,13 @@
 """Controls: interrupt, resume, close, cancel. The first accepted one decides (S-50 to S-57)."""
 
-from turnhold.session import commands, events, ids, limits, ownership, people, processes, steps, turns
-from turnhold.session.errors import Refused
-from turnhold.session.model import ClosedHow
+from turnhold.session import commands, events, ids, limits, owner, ownership, people, processes, steps, turns
+from turnhold.session.errors import Refused, Rejection
+from turnhold.session.model import ClosedHow, SessionState
 from turnhold.session.transaction import Effect, Transaction
 
 
 def interrupt(tx: Transaction, command: commands.Interrupt) -> Effect:
-    ownership.authorize(tx.state, command.caller)
+    owner.authorize(tx.state, command.caller)
     if command.turn_id is not None:
         return _interrupt_turn(tx, command.turn_id)
     return _interrupt_session(tx, command)
@@ -39,28 +39,40 @@ def _interrupt_session(tx: Transaction, command: commands.Interrupt) -> Effect:
 
 
 def resume(tx: Transaction, command: commands.Resume) -> Effect:
-    """Release exactly one hold (S-52)."""
+    """Release exactly one hold (S-52).
+
+    One that an owner has placed is released there, as long as that is still there: a look tells.
+    """
     state = tx.state
+    if command.caller.id != state.id:
+        owner.authorize(state, command.caller)
     hold = state.holds.get(command.hold_id)
     if hold is None:
         if (ids.number_of("hld", state.seed, command.hold_id) or 0) in range(1, state.holds_placed + 1):
             turns.refuse_if_closed(state)  # an unknown hold is no such hold even then (S-55)
         raise Refused("hold_not_found", "This Session has no such hold, or it is released already.")
-    ownership.authorize_release(state, command.caller, hold)
-    if hold.inherited and state.owner is not None and not state.owner.gone:
-        raise Refused(
-            "hold_owned_by_ancestor",
-            f"This hold was placed at Session {hold.session_id}; release it there.",
-        )
-    ownership.release(tx, hold.id, command.caller)
+    if hold.inherited:
+        owner.look(tx, command)
+        return Effect(deferred=True)
+    owner.authorize_release(state, command.caller, hold)
+    owner.release(tx, hold.id, command.caller)
     ownership.pass_down(tx)
     return Effect(hold_id=hold.id)
+
+
+def owned_by_ancestor(state: SessionState, hold_id: str) -> Rejection | None:
+    """Why a `resume` that has waited for a look at the owner is rejected; None if it may be judged."""
+    hold = state.holds.get(hold_id)
+    if hold is None or not hold.inherited:
+        return None
+    detail = f"This hold was placed at Session {hold.session_id}; release it there."
+    return Rejection(code="hold_owned_by_ancestor", detail=detail)
 
 
 def close(tx: Transaction, command: commands.Close) -> Effect:
     """Take no more Turns; what a hold blocks and what asks a person is cancelled at once (S-53)."""
     state = tx.state
-    ownership.authorize(state, command.caller)
+    owner.authorize(state, command.caller)
     if state.status == "open":
         tx.write(events.SessionClosing(requested_by=command.caller))
         begin_closing(tx, "close")
@@ -88,21 +100,24 @@ def close_if_settled(tx: Transaction) -> None:
 
 
 def cancel(tx: Transaction, command: commands.Cancel) -> Effect:
-    ownership.authorize(tx.state, command.caller)
+    owner.authorize(tx.state, command.caller)
     cancel_at_once(tx, "cancel")
     return Effect()
 
 
-def cancel_at_once(tx: Transaction, how: ClosedHow) -> None:
-    """Closed now, throughout the owned tree; physical stopping may end later (S-54)."""
+def cancel_at_once(tx: Transaction, how: ClosedHow, *, by_owner: bool = False) -> None:
+    """Closed now, throughout the owned tree; physical stopping may end later (S-54).
+
+    An owner that has cancelled is closed, and records no more what becomes of those it owned (S-75).
+    """
     if tx.state.status == "closed":
         return
     turns.cancel_running(tx)
     turns.cancel_queued(tx, "cancel")
-    _closed(tx, how)
+    _closed(tx, how, tell_owner=not by_owner)
 
 
-def _closed(tx: Transaction, how: ClosedHow) -> None:
+def _closed(tx: Transaction, how: ClosedHow, *, tell_owner: bool = True) -> None:
     """The end: no holds, no Process, `session.closed` as the last event (S-80)."""
     state = tx.state
     processes.abandon(tx, "closed")
@@ -116,4 +131,5 @@ def _closed(tx: Transaction, how: ClosedHow) -> None:
     state.last_activity_at = tx.now
     tx.write(events.SessionClosed(how=how))
     ownership.pass_down(tx)
-    ownership.tell_owner(tx)
+    if tell_owner:
+        owner.tell(tx)

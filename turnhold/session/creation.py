@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints
 from pydantic_core import PydanticCustomError
 
 from turnhold.session import ids, limits
@@ -37,6 +37,12 @@ class Config(Record):
         return cls.model_validate(resolved)
 
 
+class Overrides(Config):
+    """What a Session does differently from its Agent; an explicit `null` means none."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
 _DEFAULTS = {"hibernate_after_idle": 900}
 """Defaults that are not `null`: an absent nullable field reads as `null`, in every record (`Record`)."""
 
@@ -51,7 +57,14 @@ def _metadata(pairs: dict[str, str]) -> dict[str, str]:
 
 
 Metadata = Annotated[dict[str, str], AfterValidator(_metadata)]
-SessionKey = Annotated[str, StringConstraints(min_length=1, max_length=limits.SESSION_KEY_CHARS)]
+SessionKey = Annotated[
+    str,
+    StringConstraints(
+        min_length=1,
+        max_length=limits.SESSION_KEY_CHARS,
+        pattern=r"^[^\x00]*$",  # NUL is no text to the databases behind Temporal
+    ),
+]
 
 
 class NewSession(Record):

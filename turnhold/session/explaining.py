@@ -43,13 +43,12 @@ def ended(session_id: str, how: ClosedHow | None, at: datetime | None) -> Explan
 
 def holds(state: SessionState) -> tuple[HoldView, ...]:
     """The holds, as everybody sees them."""
-    here = state.owner is None or state.owner.gone
     return tuple(
         HoldView(
             id=hold.id,
             session_id=hold.session_id,
             kind=hold.kind,
-            can_release=here or not hold.inherited,
+            can_release=not hold.inherited,
             placed_by=hold.placed_by,
             created_at=hold.created_at,
         )
@@ -163,7 +162,7 @@ def _closing_on_owned(state: SessionState) -> Iterator[Cause]:
     if state.status != "closing" or state.running is not None or state.queue:
         return
     for owned in state.owned.values():
-        if owned.status != "closed" and not owned.independent:
+        if not owned.independent:
             yield Cause(
                 code="closing_on_owned",
                 message=f"It closes as soon as Session {owned.session_id}, which it owns, is closed.",

@@ -53,6 +53,10 @@ STOP_DEADLINE_RANGE = (0.1, 300.0)
 # --- ownership -------------------------------------------------------------------------------------
 MAX_DEPTH = 8
 OPEN_OWNED = 100
+SPAWNS = 4_000  # in a Session's life, since no spawn key is forgotten: 140 KiB of what a run carries
+STARTING_BYTES = 256 * KIB  # inputs of Sessions that are being started; past it `session_busy`
+LOOK_FOR_OWNED_SECONDS = 90.0  # one that was terminated is noticed within two minutes (S-75)
+LOOK_FOR_OWNER_SECONDS = (60.0, 900.0)  # while it holds this Session: a quarter of the hold's age
 
 # --- receipts ----------------------------------------------------------------------------------------
 RECEIPT_SECONDS = 24 * 3600  # an accepted command is remembered at least this long …

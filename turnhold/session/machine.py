@@ -19,7 +19,9 @@ from turnhold.session import (
     inheritance,
     limits,
     moving,
+    owner,
     ownership,
+    peers,
     people,
     processes,
     reading,
@@ -38,16 +40,12 @@ from turnhold.session.views import Judge, ReadRequest, ReadResult, ReceiptView
 
 Handler = Callable[[Transaction, commands.Command], Effect]
 
-NOT_YET = frozenset({"spawn"})
-"""Operations that are registered, and rejected `not_implemented` until they are released."""
-
 
 class Machine:
     """One Session.
 
     Args:
         state: where it stands; owned by the machine from now on.
-        withheld: operations to reject as `not_implemented`.
         log: where a bug is reported; the Session goes on without what met it.
     """
 
@@ -55,12 +53,10 @@ class Machine:
         self,
         state: SessionState,
         *,
-        withheld: frozenset[str] = NOT_YET,
         log: logging.Logger | logging.LoggerAdapter[logging.Logger] | None = None,
     ) -> None:
         self.state = state
         self.dropped: list[int] = []
-        self._withheld = withheld
         self._log = log or logging.getLogger(__name__)
 
     @classmethod
@@ -71,7 +67,6 @@ class Machine:
         now: datetime,
         *,
         owner_state: commands.OwnerState | None = None,
-        withheld: frozenset[str] = NOT_YET,
         log: logging.Logger | logging.LoggerAdapter[logging.Logger] | None = None,
     ) -> "Machine":
         """A new Session, with its first Turn if it has an input (S-1, S-5)."""
@@ -91,7 +86,7 @@ class Machine:
             depth=new.depth,
             owner=Owner(session_id=new.owner_id) if new.owner_id else None,
         )
-        machine = cls(state, withheld=withheld, log=log)
+        machine = cls(state, log=log)
 
         def create(tx: Transaction) -> None:
             first = turns.admit(tx, new.input, new.caller, new.created_at) if new.input else None
@@ -99,7 +94,7 @@ class Machine:
             command = commands.Create(request_id=new.request_id, caller=new.caller)
             receipts.record(tx, command, new.request_id, Effect(turn=first), sequence)
             if owner_state is not None:
-                inheritance.inherit(tx, owner_state)
+                inheritance.begin(tx, owner_state)
 
         machine._apply(now, create)
         return machine
@@ -114,8 +109,8 @@ class Machine:
         if request_id is None:
             state.commands_seen += 1
             request_id = ids.numbered("req", state.seed, state.commands_seen)
-        if not any(request_id in known for known in (state.receipts, state.outcomes, state.late)):
-            self._decide(command, request_id, now)
+        if not self._knows(request_id):
+            self._decide(command.but(request_id=request_id), request_id, now)
         return request_id
 
     def _decide(self, command: commands.Command, request_id: str, now: datetime) -> None:
@@ -166,27 +161,31 @@ class Machine:
         if self.state.status == "closed":
             self._apply(now, sealing.advance)
 
+    def _knows(self, request_id: str) -> bool:
+        state = self.state
+        judged = request_id in state.receipts or request_id in state.outcomes
+        return judged or reading.waits(state, request_id)
+
     def _accept(self, command: commands.Command, request_id: str, now: datetime) -> None:
-        if command.operation in self._withheld:
-            raise Refused("not_implemented", f"`{command.operation}` is not available yet.")
         tx = Transaction(self.state.fork(), now)
         receipts.admit(tx.state, command, now)
         effect = _judge(tx, command)
         sequence = tx.state.last_sequence
         clock.advance(tx)
-        receipts.record(tx, command, request_id, effect, sequence)
-        sealing.advance(tx)  # once more: a last record that has been written lacks this command
+        if not effect.deferred:
+            receipts.record(tx, command, request_id, effect, sequence)
+            sealing.advance(tx)  # once more: a last record that has been written lacks this command
         self._keep(tx)
 
     def reject(self, request_id: str, rejection: Rejection, now: datetime) -> None:
         """Record that a signal made no sense, where it at least named its request (S-91)."""
-        if request_id not in self.state.receipts and request_id not in self.state.outcomes:
+        if not self._knows(request_id):
             self._note(request_id, milliseconds(now), rejection=rejection)
 
     def judge(self, asked: Judge, now: datetime) -> ReceiptView:
         """What would become of a command now; nothing happens."""
         command = commands.PUBLIC[asked.operation].model_validate(asked.command)
-        trial = Machine(self.state.fork(), withheld=self._withheld, log=self._log)
+        trial = Machine(self.state.fork(), log=self._log)
         request_id = trial.command(command, now)
         view = reading.receipt(trial.state, request_id)
         assert view is not None
@@ -268,6 +267,64 @@ class Machine:
         """Temporal's own Cancel is a Session cancel (S-90)."""
         self._apply(now, lambda tx: controls.cancel_at_once(tx, "cancel"))
 
+    # --- facts of other Sessions ----------------------------------------------------------------
+
+    def start_ended(self, step_id: int, start: peers.OwnedStart, now: datetime) -> None:
+        """An owned or independent Session has been started, or its ID is another's."""
+
+        def fact(tx: Transaction) -> None:
+            step = tx.finish(step_id)
+            if isinstance(step, steps.StartOwned):
+                ownership.start_ended(tx, step, start)
+
+        self._apply(now, fact)
+
+    def told(self, step_id: int, told: peers.Told, now: datetime) -> None:
+        """A signal to another Session has arrived, or found that Session gone."""
+
+        def fact(tx: Transaction) -> None:
+            match tx.finish(step_id):
+                case steps.SendOwnerState() as step:
+                    ownership.reached(tx, step, told)
+                case steps.TellOwner() if not told.reached:
+                    owner.gone(tx)
+                case _:
+                    pass
+
+        self._apply(now, fact)
+
+    def looked(self, step_id: int, seen: peers.Looked, now: datetime) -> None:
+        """Which of the Sessions that were looked for are no more (S-75)."""
+        step = self.state.outstanding.get(step_id)
+
+        def fact(tx: Transaction) -> None:
+            match tx.finish(step_id):
+                case steps.LookForOwned():
+                    ownership.gone(tx, seen.ended)
+                case steps.LookForOwner() as step:
+                    owner.looked(tx, step, seen)
+                case _:
+                    pass
+
+        self._apply(now, fact)
+        if isinstance(step, steps.LookForOwner):
+            self._resume(step, now)
+
+    def _resume(self, step: steps.LookForOwner, now: datetime) -> None:
+        """Judge the command that has waited for this look at the owner (S-52)."""
+        if step.resume is None:
+            return
+        command = commands.Resume.model_validate(step.resume)
+        rejection = controls.owned_by_ancestor(self.state, command.hold_id)
+        if rejection is None:
+            self.command(command, now)
+        else:
+            self.reject(command.request_id or "", rejection, now)
+
+    def doubt(self, session_id: str, now: datetime) -> None:
+        """Temporal says that an owned Session has ended, which may not have said so itself."""
+        self._apply(now, lambda tx: ownership.doubt(tx, session_id))
+
     def owner_said(self, said: commands.OwnerState, now: datetime) -> None:
         self._apply(now, lambda tx: inheritance.inherit(tx, said))
 
@@ -324,6 +381,7 @@ class Machine:
         for step_id, step in state.outstanding.items():
             if isinstance(step, steps.RunTurn) and step_id in begun:
                 state.outstanding[step_id] = step.but(first=False)
+        ownership.unwatch(state)
         if self.leaving:
             state.moving_to = None
         sealing.trim(state, sealing.carried_bytes(state))
@@ -375,7 +433,7 @@ def _judge(tx: Transaction, command: commands.Command) -> Effect:
 
 
 def _enqueue(tx: Transaction, command: commands.Enqueue) -> Effect:
-    ownership.authorize(tx.state, command.caller)
+    owner.authorize(tx.state, command.caller)
     sequence = turns.admit(tx, command.input, command.caller)
     tx.state.admission_tokens += 1
     return Effect(turn=sequence)
@@ -384,7 +442,7 @@ def _enqueue(tx: Transaction, command: commands.Enqueue) -> Effect:
 def _send(tx: Transaction, command: commands.Send) -> Effect:
     """Deliver to exactly that Turn; the declared fallback is decided here, once (S-30)."""
     state = tx.state
-    ownership.authorize(state, command.caller)
+    owner.authorize(state, command.caller)
     sequence = turns.find(state, command.turn_id)
     turns.refuse_if_closed(state)
     turn = turns.running_as(state, sequence)
@@ -401,7 +459,7 @@ def _send(tx: Transaction, command: commands.Send) -> Effect:
 
 
 def _answer(tx: Transaction, command: commands.AnswerAsk) -> Effect:
-    ownership.authorize(tx.state, command.caller)
+    owner.authorize(tx.state, command.caller)
     turns.find(tx.state, command.turn_id)
     return people.answer(tx, command)
 
@@ -412,8 +470,6 @@ def _settle(tx: Transaction, step: steps.Step) -> None:
             processes.stopped(tx, step)
         case steps.DeliverMessage():
             people.message_handed(tx, step)
-        case steps.StartOwned():
-            ownership.owned_started(tx, step)
         case steps.Seal():
             sealing.sealed(tx, step)
         case _:

@@ -116,6 +116,7 @@ class Hold(Record):
     placed_by: Origin = Origin()
     created_at: Timestamp
     inherited: bool = False  # placed at a living ancestor and released there
+    version: int = 0  # the first `owner_state` of this Session that has it
 
 
 class Process(Record):
@@ -204,21 +205,21 @@ class Owner(Record):
 
     session_id: str
     version: int = 0  # of the snapshot applied last
-    told: int = 0  # the version it was told of last
     gone: bool = False  # it ended without saying so
+    looked_at: Timestamp | None = None  # when it was last looked for
 
 
 class Owned(Record):
-    """A Session that this one spawned (or, independent, only started)."""
+    """A Session that this one spawned and that is not closed (or, independent, is being started)."""
 
     session_id: str
     agent: str
-    status: Literal["starting", "open", "closed"] = "starting"
+    status: Literal["starting", "open"] = "starting"
     independent: bool = False
-    key: str  # digest of the spawn key
-    fingerprint: str
-    acknowledged: int = 0  # the newest `owner_state` version it has applied
-    placed: tuple[str, ...] = ()  # interrupt holds that this Session placed on it
+    turn: int  # the Turn that spawned it
+    requests: tuple[str, ...] = ()  # that wait for its start: their receipts come then
+    version: int = 0  # of the newest `owner_state` that has reached it
+    watched: bool = False  # Temporal tells this run when it ends
 
 
 class SessionState(BaseModel):
@@ -261,6 +262,7 @@ class SessionState(BaseModel):
     commands_seen: int = 0
     steps_issued: int = 0
     owner_version: int = 0  # of the `owner_state` this Session sends to those it owns
+    owned_looked_at: Timestamp | None = None  # when it was last looked whether those are still there
     committed: JsonValue = None  # the conversation's state, S-18
     running: int | None = None
     process: Process = Process()
@@ -278,7 +280,9 @@ class SessionState(BaseModel):
     asks: dict[str, Ask] = Field(default_factory=dict[str, Ask])
     late: dict[str, AnswerAsk] = Field(default_factory=dict[str, AnswerAsk])  # by request ID
     holds: dict[str, Hold] = Field(default_factory=dict[str, Hold])
-    owned: dict[str, Owned] = Field(default_factory=dict[str, Owned])
+    released: dict[str, Hold] = Field(default_factory=dict[str, Hold])  # not all owned have seen them
+    owned: dict[str, Owned] = Field(default_factory=dict[str, Owned])  # by the spawn key's digest
+    spawned: dict[str, str] = Field(default_factory=dict[str, str])  # likewise, for life: body, Session ID
     outstanding: dict[int, Step] = Field(default_factory=dict[int, Step])
     receipts: Receipts = Field(default_factory=dict[str, Receipt])
     keys: dict[str, str] = Field(default_factory=dict[str, str], exclude=True)
@@ -324,6 +328,6 @@ class SessionState(BaseModel):
 
 
 _CONTAINERS = (
-    *("queue", "turns", "messages", "asks", "late", "holds", "owned"),
+    *("queue", "turns", "messages", "asks", "late", "holds", "released", "owned", "spawned"),
     *("outstanding", "receipts", "keys", "outcomes", "timeline"),
 )

@@ -116,6 +116,11 @@ def place_hold(tx: Transaction, kind: HoldKind, placed_by: Origin) -> str:
     state.holds_placed += 1
     hold_id = ids.numbered("hld", state.seed, state.holds_placed)
     state.holds[hold_id] = Hold(
-        id=hold_id, kind=kind, session_id=state.id, placed_by=placed_by, created_at=tx.now
+        id=hold_id,
+        kind=kind,
+        session_id=state.id,
+        placed_by=placed_by,
+        created_at=tx.now,
+        version=state.owner_version + 1,
     )
     return hold_id

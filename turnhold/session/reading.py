@@ -1,6 +1,6 @@
 """The public objects, made of the state: what the one query answers."""
 
-from turnhold.session import clock, explaining, ids, limits, sealing, timeline
+from turnhold.session import clock, explaining, ids, limits, owner, ownership, sealing, timeline
 from turnhold.session.model import Ask, Event, Receipt, SessionState, Turn
 from turnhold.session.values import OUTPUT, Output, encoded_bytes, merged
 from turnhold.session.views import (
@@ -211,12 +211,19 @@ def _ask(ask_id: str, turn_id: str, ask: Ask) -> AskView:
     )
 
 
+def waits(state: SessionState, request_id: str) -> bool:
+    """Whether the command is judged only once something else is known: a start, an owner, a host."""
+    return (
+        request_id in state.late or ownership.pending(state, request_id) or owner.pending(state, request_id)
+    )
+
+
 def receipt(state: SessionState, request_id: str) -> ReceiptView | None:
     """The outcome of a request: its own receipt, the first one of an exact retry, or a rejection."""
     own = state.receipts.get(request_id)
     if own is not None:
         return _accepted(state, own)
-    if request_id in state.late:
+    if waits(state, request_id):
         return ReceiptView(request_id=request_id, status="pending", session_id=state.id)
     outcome = state.outcomes.get(request_id)
     if outcome is None:

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 
 from turnhold.session import ids, limits
-from turnhold.session.commands import Command
+from turnhold.session.commands import Command, Spawn
 from turnhold.session.errors import Refused, Rejection
 from turnhold.session.model import Outcome, Receipt, SessionState
 from turnhold.session.transaction import Effect, Transaction
@@ -12,8 +12,11 @@ MAY_WAIT = frozenset({"enqueue", "send", "spawn"})  # refused when busy; a contr
 
 
 def key_of(command: Command) -> str | None:
-    """What an idempotency key is bound to: caller, operation, target and the key itself (S-3)."""
-    if command.idempotency_key is None:
+    """What an idempotency key is bound to: caller, operation, target and the key itself (S-3).
+
+    A spawn key is none of these: it is kept for the Session's whole life (`ownership.spawn`, S-70).
+    """
+    if command.idempotency_key is None or isinstance(command, Spawn):
         return None
     caller = f"{command.caller.kind}:{command.caller.id or ''}"
     return ids.digest(caller, command.operation, command.target, command.idempotency_key, length=16)
@@ -73,6 +76,20 @@ def record(tx: Transaction, command: Command, request_id: str, effect: Effect, s
     )
     if key is not None:
         tx.state.keys[key] = request_id
+
+
+def record_spawn(tx: Transaction, request_id: str, turn: int, spawned: str) -> None:
+    """The Session that this request asked for has been started."""
+    tx.state.judged += 1
+    tx.state.receipts[request_id] = Receipt(
+        request_id=request_id,
+        operation=Spawn.operation,
+        at=tx.now,
+        event_sequence=tx.state.last_sequence,
+        session_status=tx.state.status,
+        turn=turn,
+        spawned=spawned,
+    )
 
 
 def record_outcome(

@@ -10,7 +10,7 @@ from itertools import takewhile
 
 from pydantic_core import to_json
 
-from turnhold.session import limits, steps
+from turnhold.session import limits, ownership, steps
 from turnhold.session.model import Ask, SessionState
 from turnhold.session.transaction import Transaction
 from turnhold.session.values import encoded_bytes
@@ -51,9 +51,8 @@ def sealed(tx: Transaction, step: steps.Seal) -> None:
 
 def is_ending(state: SessionState) -> bool:
     """Closed, and nothing is under way but its own sealing."""
-    starting = any(owned.status == "starting" for owned in state.owned.values())
     under_way = any(not isinstance(step, steps.Seal) for step in state.outstanding.values())
-    return state.status == "closed" and not starting and not under_way
+    return state.status == "closed" and not under_way and ownership.settled(state)
 
 
 def has_room(state: SessionState) -> bool:

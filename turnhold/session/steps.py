@@ -7,7 +7,7 @@ is small: the call that a host receives is made of it when it is carried out (`M
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from turnhold.session.creation import NewSession
 from turnhold.session.values import Record, Timestamp
@@ -90,32 +90,52 @@ class FindTurn(Record):
 
 
 class StartOwned(Record):
-    """Start a Session that a Turn spawned (or, independent, only started)."""
+    """Start a Session that a Turn spawned (or, independent, only started): fact `OwnedStart`."""
 
     kind: Literal["start_owned"] = "start_owned"
     id: int
     session_id: str
     key: str  # digest of the spawn key
     session: NewSession
+    independent: bool = False
 
 
 class SendOwnerState(Record):
-    """Tell an owned Session what holds and which end it inherits, as of `version`."""
+    """Tell an owned Session what holds and which end it inherits: fact `Told`.
+
+    What it says is read when it is carried out, so that a newer step takes an older one's place.
+    """
 
     kind: Literal["send_owner_state"] = "send_owner_state"
     id: int
     session_id: str
-    version: int
 
 
 class TellOwner(Record):
-    """Tell the owner which snapshot this Session has applied and, once it is, that it has closed."""
+    """Tell the owner that this Session has closed: fact `Told`."""
 
     kind: Literal["tell_owner"] = "tell_owner"
     id: int
     session_id: str
-    version: int
-    closed_how: str | None = None
+
+
+class LookForOwned(Record):
+    """Look whether owned Sessions are still there: fact `Looked`."""
+
+    kind: Literal["look_for_owned"] = "look_for_owned"
+    id: int
+
+
+class LookForOwner(Record):
+    """Look whether the owner is still there: fact `Looked`.
+
+    `resume` is a command (JSON) that waits for it: the release of a hold that an owner has placed.
+    """
+
+    kind: Literal["look_for_owner"] = "look_for_owner"
+    id: int
+    session_id: str
+    resume: dict[str, JsonValue] | None = None
 
 
 class Seal(Record):
@@ -144,6 +164,8 @@ Step = Annotated[
     | StartOwned
     | SendOwnerState
     | TellOwner
+    | LookForOwned
+    | LookForOwner
     | Seal,
     Field(discriminator="kind"),
 ]

@@ -21,6 +21,7 @@ class Effect:
     ask_id: str | None = None
     response: str | None = None
     spawned: str | None = None
+    deferred: bool = False  # a step decides: the receipt comes with its fact
 
 
 class Transaction:

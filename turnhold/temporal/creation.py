@@ -24,6 +24,7 @@ HELD = SearchAttributeKey.for_bool(names.ATTRIBUTE_HELD)
 ASKING = SearchAttributeKey.for_bool(names.ATTRIBUTE_ASKING)
 LAST_ACTIVITY = SearchAttributeKey.for_datetime(names.ATTRIBUTE_LAST_ACTIVITY)
 
+TASK_SECONDS = 5.0  # a task that a killed worker has taken: its Session waits so long (S-24)
 _SUMMARY_BYTES = 200  # Temporal takes 400 in a summary
 
 

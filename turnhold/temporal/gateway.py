@@ -15,11 +15,11 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from turnhold.session import ids, limits
 from turnhold.session.carried import SessionInput
-from turnhold.session.commands import PUBLIC, Command, Move
+from turnhold.session.commands import PUBLIC, Command, Move, Spawn
 from turnhold.session.creation import NewSession
 from turnhold.session.hosting import Report
 from turnhold.session.receipts import MAY_WAIT
-from turnhold.session.values import OUTPUT, Output, merged
+from turnhold.session.values import OUTPUT, Origin, Output, merged
 from turnhold.session.views import (
     Explanation,
     Extent,
@@ -37,7 +37,7 @@ from turnhold.temporal import explaining, failures, listing, names, presence, te
 from turnhold.temporal.answers import Answers
 from turnhold.temporal.asks import Asks
 from turnhold.temporal.calls import CALL_SECONDS, Calls, bounded
-from turnhold.temporal.creation import Creation
+from turnhold.temporal.creation import TASK_SECONDS, Creation
 from turnhold.temporal.failures import Ended, Failure
 from turnhold.temporal.pulse import BUSY_SECONDS
 from turnhold.temporal.room import Rooms
@@ -48,7 +48,6 @@ log = logging.getLogger(__name__)
 READ_SECONDS = 2.0  # S-92: a read answers within it, or says that no worker does
 _QUEUE_SECONDS = 0.15
 EXPLAIN_SECONDS = 1.8  # what Temporal knows and, with what is left, what the Session does
-_TASK = timedelta(seconds=5)  # a task that a killed worker has taken: its Session waits so long (S-24)
 _EVENT_PAGE = limits.PAGE_RECORDS
 
 
@@ -106,7 +105,7 @@ class Gateway:
                     task_queue=self.task_queue,
                     id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                     id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-                    task_timeout=_TASK,
+                    task_timeout=timedelta(seconds=TASK_SECONDS),
                     memo={names.MEMO_SESSION: made},
                     search_attributes=made.attributes(),
                     static_summary=made.summary(),
@@ -145,6 +144,20 @@ class Gateway:
             session_id=session_id,
         )
 
+    async def made_by(self, session_id: str, caller: Origin, idempotency_key: str) -> bool:
+        """Whether this caller has created the Session with this key.
+
+        Raises:
+            Failure: it is not known now.
+        """
+        try:
+            first = await self._creation(session_id)
+        except Failure as failure:
+            if failure.code == "session_not_found":
+                return False
+            raise
+        return first is not None and (first.caller, first.idempotency_key) == (caller, idempotency_key)
+
     async def _creation(self, session_id: str) -> Creation | None:
         description = await self._calls.describe(session_id)
         return await description.memo_value(names.MEMO_SESSION, None, type_hint=Creation)
@@ -169,7 +182,16 @@ class Gateway:
         except Ended:
             return await self._late(session_id, command)
         self.on_command(session_id)
-        return await self._receipt(session_id, request_id, seconds)
+        return await self.awaited(session_id, request_id, seconds)
+
+    async def spawn(self, session_id: str, command: Spawn, seconds: float) -> ReceiptView:
+        """Ask a Session to start another one, for its running Turn; as `command`, of which it is one.
+
+        Raises:
+            Failure: as `command`; `session_closed` when the Session has ended.
+        """
+        request_id = command.request_id or new_request_id()
+        return await self._internal(session_id, command.but(request_id=request_id), request_id, seconds)
 
     async def move(self, session_id: str, to: str, seconds: float) -> ReceiptView:
         """For an operator: move an idle Session to the current version, which is `to` (S-4).
@@ -178,14 +200,22 @@ class Gateway:
             Failure: `session_not_found`, `session_closed`, `session_busy`, `temporal_unavailable`.
         """
         request_id = new_request_id()
-        command = Move(request_id=request_id, to=to)
+        return await self._internal(session_id, Move(request_id=request_id, to=to), request_id, seconds)
+
+    async def _internal(
+        self, session_id: str, command: Command, request_id: str, seconds: float
+    ) -> ReceiptView:
+        """A command that no caller of the API gives: to a Session that has ended it comes too late."""
+        if command.operation in MAY_WAIT:
+            await self._rooms.check(session_id)
         try:
             await self._calls.signal(session_id, command.operation, command, request_id)
         except Ended as error:
             raise Failure("session_closed", "This Session is closed.", session_id=session_id) from error
-        return await self._receipt(session_id, request_id, seconds)
+        return await self.awaited(session_id, request_id, seconds)
 
-    async def _receipt(self, session_id: str, request_id: str, seconds: float) -> ReceiptView:
+    async def awaited(self, session_id: str, request_id: str, seconds: float) -> ReceiptView:
+        """The receipt of a durable command, `pending` if it does not come within `seconds`."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + seconds
         request = ReadRequest(request_ids=(request_id,))
@@ -267,13 +297,13 @@ class Gateway:
             raise
         return True
 
-    async def ended(self, session_ids: Sequence[str]) -> set[str]:
-        """For a host: which of these Sessions are no more (S-26).
+    async def ended(self, session_ids: Sequence[str], *, unsaid: bool = False) -> set[str]:
+        """Which of these Sessions are no more (S-26); with `unsaid` but for those that completed (S-75).
 
         Raises:
             Failure: it is not known now.
         """
-        return await presence.ended(self.client, session_ids)
+        return await presence.ended(self.client, session_ids, unsaid=unsaid)
 
     async def expects(self, session_id: str, epoch: int) -> bool:
         """For a host: whether this Session counts on its Process of that epoch (S-26).
@@ -423,6 +453,17 @@ class Gateway:
             Failure: `invalid_request` for a bad cursor; `temporal_unavailable`.
         """
         return await listing.list_sessions(self.client, environment, wanted, limit, cursor)
+
+    async def owned_sessions(self, session_id: str, *, recursive: bool) -> listing.OwnedSessions:
+        """The Sessions that this one owns; with `recursive` those below them, too. Needs no worker.
+
+        Raises:
+            Failure: `session_not_found` or `temporal_unavailable`.
+        """
+        made = await self._creation(session_id)
+        if made is None:
+            raise failures.session_not_found(session_id)
+        return await listing.owned_sessions(self.client, made, session_id, recursive=recursive)
 
     async def check_workers(self) -> None:
         """Whether workers run Sessions here.

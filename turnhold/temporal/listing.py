@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
@@ -17,6 +18,7 @@ from turnhold.temporal.failures import Failure
 
 DEPLOYMENT = "TemporalWorkerDeploymentVersion"
 UNVERSIONED = "unversioned"
+OWNED_ROWS = 1_000
 _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST = datetime(2200, 1, 1, tzinfo=UTC)
 
@@ -29,8 +31,15 @@ class Filter(Record):
     held: bool | None = None
     asking: bool | None = None
     parent_id: str | None = None
+    root_id: str | None = None
     deployment: str | None = None
     active_since: datetime | None = None
+
+
+class OwnedSessions(Record):
+    """Owned Sessions, the newest created first."""
+
+    sessions: tuple[SessionListed, ...]
 
 
 class SessionPage(Record):
@@ -69,6 +78,37 @@ async def list_sessions(
     )
 
 
+async def owned_sessions(
+    client: Client, made: creation.Creation, session_id: str, *, recursive: bool
+) -> OwnedSessions:
+    """The Sessions that `session_id`, which was made so, owns; with `recursive` those below them, too.
+
+    At most the newest `OWNED_ROWS`. May lag by seconds, like every list.
+
+    Raises:
+        Failure: `temporal_unavailable`.
+    """
+    wanted = Filter(root_id=made.root_id) if recursive else Filter(parent_id=session_id)
+    rows = client.list_workflows(
+        query(made.environment, wanted), limit=OWNED_ROWS, rpc_timeout=timedelta(seconds=CALL_SECONDS)
+    )
+    found: list[SessionListed] = []
+    async with bounded(CALL_SECONDS):
+        async for execution in rows:
+            if (row := await _row(execution)) is not None:
+                found.append(row)
+    return OwnedSessions(sessions=tuple(_below(session_id, found)))
+
+
+def _below(session_id: str, rows: Sequence[SessionListed]) -> list[SessionListed]:
+    """Of a whole tree, what is below this Session."""
+    below = {session_id}
+    for row in sorted(rows, key=lambda row: row.created_at):  # whoever spawns is older
+        if row.parent_id in below:
+            below.add(row.id)
+    return [row for row in rows if row.parent_id in below]
+
+
 def query(environment: str, wanted: Filter) -> str:
     """The visibility query. A workflow that has ended is a closed Session, whatever it last wrote."""
     terms = [
@@ -86,6 +126,8 @@ def query(environment: str, wanted: Filter) -> str:
     terms += _flag(names.ATTRIBUTE_ASKING, wanted.asking)
     if wanted.parent_id is not None:
         terms.append(f"{names.ATTRIBUTE_PARENT} = {quoted(wanted.parent_id)}")
+    if wanted.root_id is not None:
+        terms.append(f"{names.ATTRIBUTE_ROOT} = {quoted(wanted.root_id)}")
     if wanted.deployment == UNVERSIONED:
         terms.append(f"{DEPLOYMENT} IS NULL")
     elif wanted.deployment is not None:

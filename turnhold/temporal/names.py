@@ -21,6 +21,10 @@ SEAL = "seal"
 STORE_FAILED = "store_failed"
 """`ApplicationError` type: the store does not answer, or refuses."""
 
+START_SESSION = "start_session"
+MADE_BY = "made_by"
+ENDED_SESSIONS = "ended_sessions"
+
 MEMO_SESSION = "turnhold"
 """Memo key: what creation decided (`creation.Creation`), so that a retry needs no worker."""
 

@@ -17,6 +17,10 @@ def overlay(result: ReadResult, at: datetime | None) -> ReadResult:
     session = _session(result.session, at)
     return result.but(
         session=session,
+        receipts={
+            request_id: rejected_as_closed(request_id, session.id) if receipt.status == "pending" else receipt
+            for request_id, receipt in result.receipts.items()
+        },
         turns_by_id={turn_id: _turn(turn, at) for turn_id, turn in result.turns_by_id.items()},
         turns=tuple(tuple(_turn(turn, at) for turn in page) for page in result.turns),
         ask_pages=tuple(

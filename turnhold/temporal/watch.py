@@ -27,6 +27,7 @@ QUICK_SECONDS = 0.01  # after a command or a Turn's step, when more is about to 
 FAST_SECONDS = 0.05  # … or after output: the host gathers what follows for longer than this …
 SLOW_SECONDS = 0.5  # … growing to this while a Turn runs: an event is late by a fifth of the silence before
 GROWTH = 1.2
+SILENT_SECONDS = 0.25  # from then on it is read only when something has happened
 BREATH = 2.0  # … and never less than so many times what a read takes: a busy system is read less often
 IDLE_SECONDS = 5.0
 QUIET_SECONDS = 15.0
@@ -93,11 +94,13 @@ class Watcher:
     Args:
         source: reads, coalesced.
         marker: tells cheaply, without a worker, whether anything has happened.
+        slowest: seconds between looks at a Session whose Turn has long been silent.
     """
 
-    def __init__(self, source: Source, marker: Marker) -> None:
+    def __init__(self, source: Source, marker: Marker, slowest: float = SLOW_SECONDS) -> None:
         self._source = source
         self._marker = marker
+        self._slowest = slowest
         self._feeds: dict[str, Feed] = {}
         self._closed = False
 
@@ -121,7 +124,9 @@ class Watcher:
     def _joined(self, session_id: str, first: ReadResult) -> Generator["Feed"]:
         feed = self._feeds.get(session_id)
         if feed is None:
-            feed = self._feeds[session_id] = Feed(session_id, first, self._source, self._marker)
+            feed = self._feeds[session_id] = Feed(
+                session_id, first, self._source, self._marker, self._slowest
+            )
         feed.viewers += 1
         if self._closed:
             feed.dismiss()
@@ -204,13 +209,16 @@ class Feed:
     Invariant: the ring holds every event after `_base` up to `_last`, without a hole.
     """
 
-    def __init__(self, session_id: str, first: ReadResult, source: Source, marker: Marker) -> None:
+    def __init__(
+        self, session_id: str, first: ReadResult, source: Source, marker: Marker, slowest: float
+    ) -> None:
         self.viewers = 0
         self.changes = 0
         self.end: End | None = None
         self._session_id = session_id
         self._source = source
         self._marker = marker
+        self._slowest = slowest
         self._base = self._last = first.session.last_event_sequence
         self._ring: deque[Watched] = deque()
         self._ring_bytes = 0
@@ -280,17 +288,23 @@ class Feed:
             if records:
                 pause = FAST_SECONDS if records[-1].kind == "turn.output" else QUICK_SECONDS
             else:
-                pause = QUICK_SECONDS if poked else min(pause * GROWTH, SLOW_SECONDS)
+                pause = QUICK_SECONDS if poked else min(pause * GROWTH, self._slowest)
             pause = max(pause, (clock() - begun) * BREATH)
 
     async def _pause(self, seconds: float) -> bool:
         """Returns when it is time to read: soon while a Turn runs, else once something has happened.
 
-        Answers whether that is because of a poke.
+        That is also the rule for a Turn that has been silent. Answers whether it is because of a poke.
         """
-        if self._poked.is_set() or self._working:
-            self._mark = None
-            return await self._poke_within(seconds if not self._poked.is_set() else 0)
+        while self._poked.is_set() or self._working:
+            if await self._poke_within(seconds if not self._poked.is_set() else 0):
+                self._mark = None
+                return True
+            mark = None if seconds < SILENT_SECONDS else await self._marker(self._session_id)
+            if mark is None or mark != self._mark:
+                self._mark = mark
+                return False
+            seconds = min(seconds * GROWTH, self._slowest)
         while True:
             mark = await self._marker(self._session_id)
             if mark != self._mark:
