@@ -17,7 +17,13 @@ from typing import Any, NoReturn
 from pydantic import ValidationError
 from temporalio.client import Client
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
-from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
+from temporalio.runtime import (
+    LogForwardingConfig,
+    LoggingConfig,
+    PrometheusConfig,
+    Runtime,
+    TelemetryConfig,
+)
 from temporalio.worker import FixedSizeSlotSupplier, Worker, WorkerDeploymentConfig, WorkerTuner
 
 from activities.calls import HostActivities
@@ -35,6 +41,7 @@ from workflows.session import Session
 
 log = logging.getLogger("turnhold.worker")
 
+SESSION_TASKS = 8  # at a time: more of them would only wait for this process inside it, and count as begun
 CONTROL_SLOTS = 64  # on top of every Process's Turn, so that a stop never waits behind Turns (S-58)
 _CONNECT_RETRY_SECONDS = 1.0
 _STANDING_SECONDS = 15.0  # how often a worker looks whether its version is current
@@ -156,6 +163,7 @@ class _Workers:
             task_queue=self._settings.task_queue,
             workflows=[Session],
             max_cached_workflows=self._settings.cached_sessions,
+            max_concurrent_workflow_tasks=SESSION_TASKS,
             sticky_queue_schedule_to_start_timeout=_STICKY,
             **self._versioning(),
         )
@@ -239,11 +247,14 @@ async def _connected(settings: Settings, stop: asyncio.Event) -> Client | None:
     return None
 
 
-def _runtime(settings: Settings) -> Runtime | None:
-    if settings.metrics_port is None:
-        return None
-    address = f"{settings.host}:{settings.metrics_port}"
-    return Runtime(telemetry=TelemetryConfig(metrics=PrometheusConfig(bind_address=address)))
+def _runtime(settings: Settings) -> Runtime:
+    """The SDK's core logs where this process does; its metrics are served if they have a port."""
+    metrics = None
+    if settings.metrics_port is not None:
+        metrics = PrometheusConfig(bind_address=f"{settings.host}:{settings.metrics_port}")
+    forwarding = LogForwardingConfig(logger=logging.getLogger("temporalio"))
+    core_logs = LoggingConfig(filter=LoggingConfig.default.filter, forwarding=forwarding)
+    return Runtime(telemetry=TelemetryConfig(logging=core_logs, metrics=metrics))
 
 
 def main(arguments: Sequence[str] = ()) -> NoReturn:
