@@ -16,6 +16,7 @@ from turnhold.session.hosting import (
     PROCESS_GONE,
     AnswerAskCall,
     DeliverMessageCall,
+    FindTurnCall,
     RunTurnCall,
     StartProcessCall,
     StartProcessResult,
@@ -38,7 +39,14 @@ class HostActivities:
 
     @property
     def hosting(self) -> list[Callable[..., Any]]:
-        return [self.run_turn, self.stop_turn, self.stop_process, self.deliver_message, self.answer_ask]
+        return [
+            self.run_turn,
+            self.stop_turn,
+            self.stop_process,
+            self.deliver_message,
+            self.answer_ask,
+            self.find_turn,
+        ]
 
     @activity.defn(name=names.START_PROCESS)
     async def start_process(self, call: StartProcessCall) -> StartProcessResult:
@@ -67,6 +75,13 @@ class HostActivities:
     async def answer_ask(self, call: AnswerAskCall) -> None:
         self._host.answer_ask(call)
 
+    @activity.defn(name=names.FIND_TURN)
+    async def find_turn(self, call: FindTurnCall) -> None:
+        try:
+            self._host.find_turn(call)
+        except ProcessUnknown:
+            raise _gone() from None
+
 
 def _late() -> bool:
     """Whether Temporal may have given this call up already: this host was paused, or cut off."""
@@ -90,7 +105,7 @@ async def _heartbeating() -> AsyncGenerator[None]:
     try:
         yield
     except ProcessUnknown:
-        raise _expected("this host has no such Process", PROCESS_GONE) from None
+        raise _gone() from None
     except GivenUp:
         raise _expected("the Turn's Process is gone", "turn_given_up") from None
     except Superseded:
@@ -102,6 +117,10 @@ async def _heartbeating() -> AsyncGenerator[None]:
         raise _expected("nobody waits for this call any more", "unawaited") from None
     finally:
         beating.cancel()
+
+
+def _gone() -> ApplicationError:
+    return _expected("this host has no such Process", PROCESS_GONE)
 
 
 def _expected(message: str, kind: str) -> ApplicationError:

@@ -13,6 +13,7 @@ from turnhold.agents.definition import AgentDefinition
 from turnhold.session.hosting import (
     AnswerAskCall,
     DeliverMessageCall,
+    FindTurnCall,
     RunTurnCall,
     StartProcessCall,
     StartProcessResult,
@@ -135,6 +136,12 @@ class Host:
     def answer_ask(self, call: AnswerAskCall) -> None:
         if process := self._find(call.session_id, call.epoch):
             process.tell(call.turn_id, lambda run: run.answer(call))
+
+    def find_turn(self, call: FindTurnCall) -> None:
+        """Raises ProcessUnknown unless this Turn runs here."""
+        process = self._find(call.session_id, call.epoch)
+        if process is None or not process.runs(call.turn_id):
+            raise ProcessUnknown
 
     async def stop_process(self, call: StopProcessCall) -> None:
         """Throw the Process away; returns once it is gone or abandoned."""

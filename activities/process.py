@@ -128,8 +128,12 @@ class Process:
 
     def tell(self, turn_id: str, what: Callable[[TurnRun], None]) -> None:
         """Say something to the running Turn; one that has ended hears nothing."""
-        if self.turn is not None and self.turn.id == turn_id and self.turn.running:
+        if self.runs(turn_id):
             self._tell_run(turn_id, what)
+
+    def runs(self, turn_id: str) -> bool:
+        """Whether the handler of this Turn has not ended."""
+        return self.turn is not None and self.turn.id == turn_id and self.turn.running
 
     def _tell_run(self, turn_id: str, what: Callable[[TurnRun], None]) -> None:
         def tell() -> None:

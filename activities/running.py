@@ -27,7 +27,7 @@ from turnhold.session.hosting import (
     RunTurnCall,
     TurnOutcome,
 )
-from turnhold.session.model import Control
+from turnhold.session.questions import Control
 from turnhold.session.values import Output, encoded_bytes
 
 

@@ -16,7 +16,7 @@ from turnhold.session.commands import (
     SendPayload,
 )
 from turnhold.session.creation import Config, Metadata, SessionKey
-from turnhold.session.model import Answer
+from turnhold.session.questions import Answer
 from turnhold.session.values import Record, TextPart
 
 

@@ -1,5 +1,6 @@
 """People in the loop: messages to a running Turn, the questions of Turns, and their answers."""
 
+from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -127,7 +128,13 @@ async def answer_ask(
 ) -> Receipt:
     """Answer a question; the first valid answer counts. A `response_id` makes a repetition harmless."""
     return await carry_out(
-        AnswerAsk(turn_id=turn_id, ask_id=ask_id, answer=body.answer, response_id=body.response_id),
+        AnswerAsk(
+            turn_id=turn_id,
+            ask_id=ask_id,
+            answer=body.answer,
+            response_id=body.response_id,
+            sent_at=datetime.now(UTC),
+        ),
         body,
         session_id=session_id,
         idempotency_key=idempotency_key,

@@ -108,7 +108,7 @@ async def lookup_session(caller: Reader, wired: Wired, query: Annotated[LookupQu
     """The Session of an Agent's key, strongly consistent."""
     session_id = creation.session_id(caller.environment, query.agent, query.key, None)
     try:
-        return await wired.gateway.session(session_id)
+        return await wired.gateway.session(session_id, headroom=True)
     except Failure as failure:
         if failure.code != "session_not_found":
             raise
@@ -120,7 +120,7 @@ async def get_session(
     session_id: ReadableSession, wired: Wired, query: Annotated[NoQuery, Query()]
 ) -> SessionView:
     """A Session with its holds, counts, running Turn and Process."""
-    return await wired.gateway.session(session_id)
+    return await wired.gateway.session(session_id, headroom=True)
 
 
 @router.get(

@@ -72,6 +72,9 @@ async def execute(state: SessionState, step: steps.Step) -> Any:
             call = calls.answer_ask(state, step)
             summary = f"Answer to turn {step.turn}"
             return call and await _word(names.ANSWER_ASK, call, step.queue, summary)
+        case steps.FindTurn():
+            call = calls.find_turn(state, step)
+            return await _word(names.FIND_TURN, call, step.queue, f"Find turn {step.turn}")
         case _:
             raise NotImplementedError(step.kind)
 
@@ -90,7 +93,7 @@ async def _control(name: str, call: Any, queue: str, summary: str, patience: flo
 
 
 async def _word(name: str, call: Any, queue: str, summary: str) -> None:
-    """What a person said: kept until the host has it. The machine drops the step when its Turn ends."""
+    """What a person said, or hangs on it: kept until the host hears it, or its Turn ends."""
     await workflow.execute_activity(
         name,
         call,

@@ -18,7 +18,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError,
 with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
-    from turnhold.session import commands, hosting, steps
+    from turnhold.session import commands, headroom, hosting, steps
     from turnhold.session.carried import SessionInput
     from turnhold.session.machine import Machine
     from turnhold.session.views import ReadRequest, ReadResult
@@ -42,6 +42,7 @@ class Session:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._timers: dict[datetime, asyncio.Task[None]] = {}
         self._stale = False
+        self._signals = 0
         if given.new is not None:
             self._shown = display.at_start(given.new.created_at)
             self._machine = Machine.begin(
@@ -121,6 +122,7 @@ class Session:
     @workflow.signal
     def report(self, *payload: Any) -> None:
         """A host reports facts of the running Turn."""
+        self._signals += 1
         try:
             said = hosting.Report.model_validate(payload[0] if payload else None)
         except ValidationError:
@@ -131,9 +133,11 @@ class Session:
     @workflow.signal(dynamic=True)
     def unknown(self, name: str, _args: Sequence[RawValue]) -> None:
         """A signal of any other name changes nothing, and is not kept (S-91)."""
+        self._signals += 1
         workflow.logger.warning("dropped a signal of unknown name: %s", name)
 
     def _command(self, model: type[commands.Command], payload: tuple[Any, ...]) -> None:
+        self._signals += 1
         try:
             command = command_of(model, payload)
         except Nonsense as nonsense:
@@ -147,7 +151,13 @@ class Session:
 
     @workflow.query
     def read(self, request: ReadRequest) -> ReadResult:
-        return self._machine.read(request, workflow.now())
+        info = workflow.info()
+        used = headroom.Used(
+            events=info.get_current_history_length(),
+            bytes=info.get_current_history_size(),
+            signals=self._signals,
+        )
+        return self._machine.read(request, workflow.now(), used)
 
     # --- the machine, fed -----------------------------------------------------------------------
 

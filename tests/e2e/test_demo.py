@@ -17,14 +17,21 @@ def test_the_demo_shows_the_main_job_and_leaves_nothing_behind(tmp_path: Path):
     shown = [(kind, turn) for _, turn, kind in events]
     assert ("turn.failed", "3") in shown
     assert shown.index(("turn.failed", "3")) < shown.index(("turn.completed", "4"))
-    assert shown.index(("turn.interrupted", "5")) < shown.index(("turn.running", "6"))
+    steered = [kind for kind, turn in shown if turn == "5" and kind.startswith("message.")]
+    assert [kind.removeprefix("message.") for kind in steered if kind != "message.admitted"] == [
+        *("started", "delivered", "started", "rejected", "started", "delivered")
+    ]
+    assert demo.stdout.count("heard: ") == 2
+    assert shown.index(("ask.created", "6")) < shown.index(("ask.answered", "6"))
+    assert demo.stdout.count("chose: publish") == 1
+    assert shown.index(("turn.interrupted", "7")) < shown.index(("turn.running", "8"))
     assert re.search(r"^held, for .*\n  An interrupt holds this Session", demo.stdout, re.MULTILINE)
     kinds = [kind for kind, _ in shown]
     assert kinds.count("session.process_failed") == 3
     assert kinds.count("session.resume") == 2
-    assert shown.index(("session.resume", "")) < shown.index(("turn.running", "6"))
+    assert shown.index(("session.resume", "")) < shown.index(("turn.running", "8"))
     assert kinds.index("session.resume", kinds.index("session.process_failed")) < shown.index(
-        ("turn.running", "10")
+        ("turn.running", "12")
     )
     assert kinds[-1] == "session.closed"
     assert demo.stdout.count("city: Lisbon") == 3

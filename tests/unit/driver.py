@@ -67,12 +67,12 @@ class World:
     def move(self, to: str) -> ReceiptView:
         return self.give(commands.Move(request_id=self.request_id(), to=to))
 
-    def send(self, turn: int, fallback: Any = None) -> ReceiptView:
+    def send(self, turn: int, fallback: Any = None, text: str = "note") -> ReceiptView:
         return self.give(
             commands.Send(
                 request_id=self.request_id(),
                 turn_id=self.state.turn_id(turn),
-                content=(TextPart(text="note"),),
+                content=(TextPart(text=text),),
                 fallback=fallback,
             )
         )

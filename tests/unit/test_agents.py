@@ -11,7 +11,7 @@ from turnhold.agents.content import clean_json, output_of
 from turnhold.agents.controls import Reply
 from turnhold.agents.definition import load_agents
 from turnhold.session.creation import Config
-from turnhold.session.model import Answer
+from turnhold.session.questions import Answer
 from turnhold.session.values import JsonPart, TextPart
 
 

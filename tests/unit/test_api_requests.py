@@ -21,6 +21,8 @@ from turnhold.settings import Settings
 SESSION = ids.session_id("default", "any")
 PATH = f"/v1/sessions/{SESSION}"
 TURN = "trn_abcdefgh12345678"
+MESSAGES = f"{PATH}/turns/{TURN}/messages"
+ASK = f"{PATH}/turns/{TURN}/asks/ask_abcdefgh12345678"
 
 
 @pytest.fixture(scope="module")
@@ -235,6 +237,7 @@ def guarded(agents: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
                 {"name": "all", "environment": "default", "sha256": hashed("all-key")},
                 {"name": "reader", "sha256": hashed("read-key"), "permissions": ["sessions.read"]},
                 {"name": "other", "environment": "other", "sha256": hashed("other-key")},
+                {"name": "answerer", "sha256": hashed("answer-key"), "permissions": ["asks.answer"]},
             ]
         )
     )
@@ -270,9 +273,20 @@ def test_rights_are_decided_before_any_look_up(guarded: TestClient) -> None:
         guarded.post("/v1/sessions/ses_x/close", headers=bearer("read-key")),
         guarded.post("/v1/sessions", json={"agent": "nobody"}, headers=bearer("read-key")),
         guarded.post(f"{PATH}/turns", json={"input": "x"}, headers=bearer("read-key")),
+        guarded.post(MESSAGES, json={"content": "x"}, headers=bearer("read-key")),
+        guarded.post(MESSAGES, json={"content": "x"}, headers=bearer("answer-key")),
+        guarded.post(f"{ASK}/answer", json={"answer": {"text": "x"}}, headers=bearer("read-key")),
+        guarded.get(ASK, headers=bearer("answer-key")),
+        guarded.get(f"{PATH}/asks", headers=bearer("answer-key")),
     ):
         assert_problem(response, "permission_denied")
-    assert_problem(guarded.get(PATH, headers=bearer("read-key")), "temporal_unavailable")
+    for response in (
+        guarded.get(PATH, headers=bearer("read-key")),
+        guarded.get(f"{PATH}/asks", headers=bearer("read-key")),
+        guarded.post(f"{ASK}/answer", json={"answer": {"text": "x"}}, headers=bearer("answer-key")),
+        guarded.post(MESSAGES, json={"content": "x"}, headers=bearer("all-key")),
+    ):
+        assert_problem(response, "temporal_unavailable")
 
 
 def test_a_session_of_another_environment_does_not_exist(guarded: TestClient) -> None:

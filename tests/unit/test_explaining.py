@@ -8,7 +8,8 @@ from api.app import create_app
 from tests.unit.driver import START, World, running
 from turnhold.session import commands, explaining, hosting, remedies, steps
 from turnhold.session.creation import Config, NewSession
-from turnhold.session.model import ChoiceControl, Control, Option, Owned, TextControl
+from turnhold.session.model import Owned
+from turnhold.session.questions import ChoiceControl, Control, Option, TextControl
 from turnhold.session.views import Cause, Clearing, Explanation, ReadRequest
 from turnhold.settings import Settings
 

@@ -9,7 +9,6 @@ import pytest
 from activities.waiting import ProcessUnknown, Superseded
 from tests.harness import poll
 from tests.unit.hosting import (
-    SESSION,
     Link,
     make_host,
     run_one,
@@ -19,9 +18,8 @@ from tests.unit.hosting import (
     turn_call,
     written,
 )
-from turnhold import AskCancelled, Refused, agent, choice
-from turnhold.session import hosting, limits
-from turnhold.session.model import Answer
+from turnhold import AskCancelled, Refused, agent
+from turnhold.session import limits
 
 
 async def test_s14_a_result_and_a_response():
@@ -367,91 +365,6 @@ async def test_s58_a_stop_before_the_turn_leaves_it_unbegun_and_one_after_interr
     assert (outcome.how, outcome.reason, written(outcome.facts)) == ("stopped", None, "cleaned up")
     assert time.monotonic() - stopped_at < 1
     await host.stop_process(stop_process_call())
-
-
-async def test_s30_messages_are_handled_one_at_a_time_and_settled():
-    async def handler(turn, ctx):
-        last = asyncio.Event()
-
-        async def hear(message):
-            if message.text == "boom":
-                raise ValueError("no")
-            if message.text == "b":
-                last.set()
-
-        await turn.on_message(hear)
-        await last.wait()
-
-    link = Link()
-    host = make_host(agent("test")(handler), link=link)
-    await host.start_process(start_call())
-    turn = asyncio.create_task(host.run_turn(turn_call()))
-    await poll(lambda: hosting.HandlerRegistered() in link.facts)
-    for number, text in enumerate(["a", "boom", "b", "b"], 1):
-        number = min(number, 3)
-        host.deliver_message(
-            hosting.DeliverMessageCall(
-                session_id=SESSION, epoch=1, turn_id="trn_1", message_id=f"msg_{number}", content=text
-            )
-        )
-    outcome = await turn
-    assert outcome.how == "completed"
-    numbered = {r.first + at: f for r in link.reports for at, f in enumerate(r.facts)}
-    numbered |= {outcome.first + at: f for at, f in enumerate(outcome.facts)}
-    settled = {f.message_id: f.reason for f in numbered.values() if f.kind == "message_settled"}
-    assert settled == {"msg_1": None, "msg_2": "handler_failed", "msg_3": None}
-    await host.stop_process(stop_process_call())
-
-
-async def ask_and(answer: hosting.AnswerAskCall | None, link: Link) -> hosting.TurnOutcome:
-    async def handler(turn, ctx):
-        reply = await turn.ask("Sure?", choice("yes", "no"), timeout=5)
-        return reply.selected
-
-    host = make_host(agent("test")(handler), link=link)
-    await host.start_process(start_call())
-    turn = asyncio.create_task(host.run_turn(turn_call()))
-    asked = await poll(lambda: next((f for f in link.facts if f.kind == "ask_created"), None))
-    assert (asked.prompt, asked.timeout) == ("Sure?", 5)
-    if answer is None:
-        host.stop_turn(stop_call())
-    else:
-        host.answer_ask(answer.but(ask_id=asked.ask_id))
-        host.answer_ask(answer.but(ask_id=asked.ask_id, answer=Answer(selected=("no",))))
-    outcome = await turn
-    await host.stop_process(stop_process_call())
-    return outcome
-
-
-ANSWER = hosting.AnswerAskCall(session_id=SESSION, epoch=1, turn_id="trn_1", ask_id="")
-
-
-async def test_s41_the_first_answer_wins():
-    outcome = await ask_and(ANSWER.but(answer=Answer(selected=("yes",))), Link())
-    assert outcome.result == ["yes"]
-
-
-async def test_s42_a_cancelled_ask_raises_and_not_caught_fails_the_turn():
-    outcome = await ask_and(ANSWER.but(reason="timeout"), Link())
-    assert (outcome.how, outcome.error.code, outcome.error.type) == (
-        "failed",
-        "ask_cancelled",
-        "AskCancelled",
-    )
-    assert (await ask_and(None, Link())).how == "stopped"
-
-
-async def test_s42_an_eleventh_pending_ask_raises():
-    async def handler(turn, ctx):
-        asking = [asyncio.create_task(turn.ask(str(n))) for n in range(10)]
-        await asyncio.sleep(0)
-        with pytest.raises(RuntimeError):
-            await turn.ask("one more")
-        for task in asking:
-            task.cancel()
-        return "raised"
-
-    assert (await run_one(handler)).result == "raised"
 
 
 def test_what_authors_catch_is_exported():

@@ -1,14 +1,11 @@
-"""Controls, people, idleness and ownership, rule by rule."""
+"""Controls, idleness and ownership, rule by rule."""
 
 from typing import Any
 
-import pytest
-
 from tests.unit.driver import EVERYTHING, START, World, code, running
-from turnhold.session import commands, hosting, steps
+from turnhold.session import commands, steps
 from turnhold.session.creation import Config, NewSession
 from turnhold.session.machine import Machine
-from turnhold.session.model import Answer, ChoiceControl, Option, TextControl
 from turnhold.session.values import Origin
 
 # --- interrupt, resume, close, cancel -----------------------------------------------------------------
@@ -196,150 +193,6 @@ def test_s62_a_hibernated_session_wakes_with_its_state() -> None:
     world.start()
     assert world.statuses() == ["completed", "running"]
     assert world.state.committed == {"kept": True}
-
-
-# --- messages -------------------------------------------------------------------------------------
-
-
-def listening() -> World:
-    world = running()
-    world.say(hosting.HandlerRegistered())
-    return world
-
-
-def test_s30_messages_need_a_running_turn_that_listens() -> None:
-    world = running()
-    world.enqueue()
-    assert code(world.send(1)) == "turn_not_accepting_messages"
-    assert code(world.send(2)) == "turn_not_running"
-    world.say(hosting.HandlerRegistered())
-    assert world.send(1).message_id
-    world.say(hosting.FunctionReturned())
-    assert code(world.send(1)) == "turn_not_accepting_messages"
-
-
-def test_s30_the_fallback_makes_it_a_turn_once() -> None:
-    world = running()
-    receipt = world.send(1, fallback="enqueue")
-    assert receipt.message_id is None
-    assert receipt.turn_id == world.state.turn_id(2)
-    assert world.state.admission_tokens == 2
-
-
-def test_s33_a_stop_leaves_no_message_open() -> None:
-    world = listening()
-    started, waiting = world.send(1).message_id, world.send(1).message_id
-    assert started
-    world.say(hosting.MessageStarted(message_id=started))
-    world.interrupt(1)
-    rejected = {e.data["message_id"]: e.data for e in world.events if e.kind == "message.rejected"}
-    assert rejected[started]["outcome"] == "unknown"
-    assert "outcome" not in rejected[waiting or ""]
-    assert {r["reason"] for r in rejected.values()} == {"turn_stopped"}
-
-
-def test_s33_a_started_message_is_finished_when_the_function_returned() -> None:
-    world = listening()
-    started = world.send(1).message_id or ""
-    world.send(1)
-    world.say(hosting.MessageStarted(message_id=started), hosting.FunctionReturned())
-    assert world.last("message.rejected").data["reason"] == "turn_settling"
-    world.say(hosting.MessageSettled(message_id=started))
-    world.end()
-    assert world.kinds()[-2:] == ["message.delivered", "turn.completed"]
-
-
-def test_s34_a_hundred_open_messages_and_no_more() -> None:
-    world = listening()
-    for _ in range(100):
-        assert world.send(1).status == "accepted"
-    assert code(world.send(1)) == "message_limit"
-
-
-# --- asks ---------------------------------------------------------------------------------------------
-
-CHOICE = ChoiceControl(
-    options=tuple(Option(id=i, label=i, value=i) for i in ("a", "b", "c")), multiple=True, allow_text=True
-)
-
-
-def asking(control: Any = None, timeout: float | None = None, **config: Any) -> World:
-    world = running(**config)
-    fact = hosting.AskCreated(
-        ask_id=world.ask_id(), prompt="Which?", control=control or TextControl(), timeout=timeout
-    )
-    world.say(fact)
-    return world
-
-
-def answer(world: World, response_id: str | None = None, **given: Any) -> Any:
-    return world.give(
-        commands.AnswerAsk(
-            request_id=world.request_id(),
-            turn_id=world.state.turn_id(1),
-            ask_id=next(iter(world.state.asks)),
-            answer=Answer(**given),
-            response_id=response_id,
-            caller=Origin(kind="api_key", id="ann"),
-        )
-    )
-
-
-def test_s41_the_first_valid_answer_wins() -> None:
-    world = asking()
-    assert answer(world, text="yes", response_id="r1").status == "accepted"
-    assert world.last("ask.answered").data["answered_by"] == {"kind": "api_key", "id": "ann"}
-    assert answer(world, text="yes", response_id="r1").status == "accepted"
-    assert code(answer(world, text="no", response_id="r1")) == "ask_settled"
-    assert code(answer(world, text="yes")) == "ask_settled"
-    assert world.kinds().count("ask.answered") == 1
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"selected": ("d",)},
-        {"selected": ("b", "a")},
-        {"selected": ("a", "a")},
-        {"selected": ()},
-        {},
-        {"text": ""},
-        {"text": "x" * 8193},
-    ],
-)
-def test_s41_a_wrong_answer_leaves_the_ask_pending(given: dict[str, Any]) -> None:
-    world = asking(CHOICE)
-    assert code(answer(world, **given)) == "invalid_answer"
-    assert world.state.asks[world.ask_id()].status == "pending"
-
-
-def test_s41_a_choice_takes_what_it_declares() -> None:
-    world = asking(CHOICE)
-    assert answer(world, selected=("a", "c"), text="and more").status == "accepted"
-    assert world.last("ask.answered").data["answer"] == {"selected": ["a", "c"], "text": "and more"}
-
-
-def test_s42_an_interrupt_cancels_the_question_before_the_turn_ends() -> None:
-    world = asking()
-    world.interrupt(1)
-    world.end("stopped")
-    assert world.kinds()[-2:] == ["ask.cancelled", "turn.interrupted"]
-
-
-def test_s42_close_cancels_the_question_and_the_turn_may_finish() -> None:
-    world = asking()
-    world.close()
-    assert world.last("ask.cancelled").data["reason"] == "close"
-    assert world.step(steps.AnswerAsk)
-    world.settle(steps.AnswerAsk)
-    world.end()
-    assert world.state.status == "closed"
-
-
-def test_s42_a_question_may_time_out() -> None:
-    world = asking(timeout=5)
-    world.wait(5)
-    assert world.last("ask.cancelled").data["reason"] == "timeout"
 
 
 # --- ownership ------------------------------------------------------------------------------------------

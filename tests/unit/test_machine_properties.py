@@ -1,5 +1,6 @@
 """Whatever callers, hosts and time do, in whatever order: the rules hold."""
 
+from datetime import timedelta
 from typing import Any, get_args
 
 import pytest
@@ -9,7 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.unit.driver import TERMINAL, World
 from turnhold.session import commands, explaining, hosting, steps
-from turnhold.session.model import Answer, Event, TextControl, TurnError
+from turnhold.session.model import Event, TurnError
+from turnhold.session.questions import Answer, TextControl
 from turnhold.session.values import Origin, TextPart
 from turnhold.session.views import CauseCode, ReceiptView
 
@@ -220,13 +222,14 @@ class SessionMachine(RuleBasedStateMachine):
         assert self._give(commands.Cancel(request_id=self.world.request_id())).status == "accepted"
         assert self.world.state.status == "closed"
 
-    @rule(data=st.data(), text=st.sampled_from(["yes", ""]))
-    def answer(self, data: st.DataObject, text: str) -> None:
+    @rule(data=st.data(), text=st.sampled_from(["yes", ""]), late=st.booleans())
+    def answer(self, data: st.DataObject, text: str, late: bool) -> None:
         asks = list(self.world.state.asks)
         if not asks:
             return
         ask_id = data.draw(st.sampled_from(asks))
         ask = self.world.state.asks[ask_id]
+        waiting = dict(self.world.state.late)
         receipt = self._give(
             commands.AnswerAsk(
                 request_id=self.world.request_id(),
@@ -234,9 +237,12 @@ class SessionMachine(RuleBasedStateMachine):
                 ask_id=ask_id,
                 answer=Answer(text=text),
                 caller=Origin(kind="api_key", id="someone"),
+                sent_at=self.world.now - timedelta(seconds=60 if late else 0),
             )
         )
-        assert (receipt.status == "accepted") == (ask.status == "pending" and text == "yes")
+        behind = [c for c in waiting.values() if c.ask_id == ask_id]
+        assert (receipt.status != "rejected") == (ask.status == "pending" and text == "yes" and not behind)
+        assert (receipt.status == "pending") == (receipt.status != "rejected" and late)
 
     # --- hosts and Temporal -----------------------------------------------------------------------
 
@@ -306,7 +312,9 @@ class SessionMachine(RuleBasedStateMachine):
         data=st.data(),
         stale=st.booleans(),
         back=st.integers(0, 2),
-        what=st.sampled_from(["output", "handler", "ask", "start", "deliver", "reject", "return", "gone"]),
+        what=st.sampled_from(
+            ["output", "handler", "ask", "withdraw", "start", "deliver", "reject", "return", "gone"]
+        ),
     )
     def report(self, data: st.DataObject, stale: bool, back: int, what: str) -> None:
         state = self.world.state
@@ -318,6 +326,7 @@ class SessionMachine(RuleBasedStateMachine):
             "ask": hosting.AskCreated(
                 ask_id=f"ask_{self.asked:08d}", prompt="?", control=TextControl(), timeout=7
             ),
+            "withdraw": hosting.AskWithdrawn(ask_id=f"ask_{self.asked - 1:08d}"),
             "start": hosting.MessageStarted(message_id=message),
             "deliver": hosting.MessageSettled(message_id=message),
             "reject": hosting.MessageSettled(message_id=message, reason="no"),
@@ -357,7 +366,10 @@ class SessionMachine(RuleBasedStateMachine):
         self.observer.follow(self.world.state.timeline)
         self._the_session_agrees_with_its_timeline()
         for request_id, receipt in self.receipts.items():
-            assert self.world.receipt(request_id) == receipt, "S-3: receipts never change"
+            now = self.world.receipt(request_id)
+            assert now == receipt or receipt.status == "pending", "S-3: receipts never change"
+            self.receipts[request_id] = now
+        self._what_people_said_is_on_its_way()
         self._there_is_always_a_way_on()
         self._what_stands_still_is_explained()
 
@@ -377,6 +389,18 @@ class SessionMachine(RuleBasedStateMachine):
         assert self.observer.order == sorted(self.observer.order, key=list(self.observer.status).index), (
             "S-10: dispatched in the order of admission"
         )
+
+    def _what_people_said_is_on_its_way(self) -> None:
+        state = self.world.state
+        waiting = [message_id for message_id, message in state.messages.items() if not message.handed]
+        handing = [s.message_id for s in state.outstanding.values() if isinstance(s, steps.DeliverMessage)]
+        open_ones = [message_id for message_id in handing if message_id in state.messages]
+        assert len(handing) <= 1, "S-31: one at a time"
+        assert open_ones in (waiting[:1], []), "S-31: in order"
+        assert handing or not waiting, "and none is forgotten"
+        assert all(state.asks[c.ask_id].status == "pending" for c in state.late.values()), "S-43"
+        at_work = [s for s in state.outstanding.values() if isinstance(s, steps.AnswerAsk | steps.FindTurn)]
+        assert not at_work or state.running is not None
 
     def _there_is_always_a_way_on(self) -> None:
         """A Session that is not idle has a step under way, or a moment at which it looks again."""

@@ -7,7 +7,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from turnhold.session.creation import Config, NewSession
 from turnhold.session.errors import Rejection
-from turnhold.session.model import TextControl
+from turnhold.session.questions import TextControl
 from turnhold.session.values import JsonPart, Origin, TextPart
 from turnhold.session.views import AskPage, AskView, ReadResult, ReceiptView, SessionView, TurnView
 from turnhold.temporal import failures, terminated

@@ -28,6 +28,7 @@ MODELS: dict[str, type[BaseModel]] = {
         *(views.ReadRequest, views.ReadResult),
         *(hosting.StartProcessCall, hosting.StartProcessResult, hosting.RunTurnCall, hosting.TurnOutcome),
         *(hosting.StopTurnCall, hosting.StopProcessCall, hosting.DeliverMessageCall, hosting.AnswerAskCall),
+        hosting.FindTurnCall,
         *(hosting.Report, carried.SessionInput, creation.Creation, creation.Latest),
     )
 }

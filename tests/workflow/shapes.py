@@ -19,11 +19,21 @@ from temporalio.client import Client, WorkflowHandle
 
 from tests.harness import poll
 from tests.workflow import fingerprint
-from tests.workflow.stub_host import STREAMS, WAITS, StubHost, completes, events, read, start, until_idle
+from tests.workflow.stub_host import (
+    LISTENS,
+    STREAMS,
+    WAITS,
+    StubHost,
+    completes,
+    events,
+    read,
+    start,
+    until_idle,
+)
 from tests.workflow.versioned import Shop
 from turnhold.cli.stack import Plan, Stack
-from turnhold.session import hosting
-from turnhold.session.views import TurnsRequest
+from turnhold.session import hosting, ids
+from turnhold.session.views import AsksRequest, TurnsRequest
 from turnhold.temporal.plugin import PLUGIN
 
 HISTORIES = Path(__file__).parent / "histories"
@@ -179,6 +189,33 @@ async def streaming(client: Client, queue: str, _host: StubHost) -> Handle:
     return handle
 
 
+async def people(client: Client, queue: str, _host: StubHost) -> Handle:
+    """A Turn steered and answered, by an answer that comes late; one interrupted in between."""
+    handle = await start(client, queue, LISTENS)
+    await handle.signal("enqueue", {"input": LISTENS})
+    steered = await poll(lambda: _asking(handle, 1))
+    for text in ("one", "two"):
+        await handle.signal("send", {"turn_id": steered, "content": text})
+    answer = {"ask_id": ids.numbered("ask", steered, 1), "answer": {"text": "yes"}}
+    await handle.signal("answer", {"turn_id": steered, **answer, "sent_at": "2026-01-01T00:00:00Z"})
+    stopped = await poll(lambda: _asking(handle, 2))
+    await handle.signal("send", {"turn_id": steered, "content": "three", "fallback": "enqueue"})
+    await handle.signal("send", {"turn_id": stopped, "content": "four"})
+    await handle.signal("interrupt", {"turn_id": stopped})
+    await until_idle(handle)
+    await handle.signal("close")
+    await handle.result()
+    return handle
+
+
+async def _asking(handle: Handle, sequence: int) -> str | None:
+    """The ID of that Turn, once it waits for an answer."""
+    result = await read(handle, ask_pages=(AsksRequest(status="pending"),))
+    waiting = {ask.turn_id for ask in result.ask_pages[0].asks}
+    turn_id = await _running(handle, sequence) if waiting else None
+    return turn_id if turn_id in waiting else None
+
+
 async def attached(client: Client, queue: str, _host: StubHost) -> Handle:
     """A Turn that runs across a roll-over: the run that attaches to it, and in which it is stopped."""
     handle = await start(client, queue, WAITS, events_per_run=30)
@@ -210,7 +247,7 @@ SHAPES: dict[str, Shape] = {
     shape.__name__: shape
     for shape in (
         *(idle, conversation, held, died, lost, hibernated, continued, cancelled, interrupted),
-        *(streaming, attached, moved),
+        *(streaming, people, attached, moved),
     )
 }
 

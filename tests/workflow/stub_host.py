@@ -16,9 +16,10 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.worker import Worker
 
 from tests.harness import poll
-from turnhold.session import hosting
+from turnhold.session import hosting, ids
 from turnhold.session.carried import SessionInput
 from turnhold.session.creation import Config, NewSession
+from turnhold.session.questions import TextControl
 from turnhold.session.values import TextPart, text_of
 from turnhold.session.views import EventView, PageRequest, ReadRequest, ReadResult
 from turnhold.temporal import names
@@ -29,6 +30,9 @@ WAITS = "wait"
 
 STREAMS = "stream"
 """The input of a Turn that reports in parts: five fragments, a report each."""
+
+LISTENS = "listen"
+"""The input of a Turn that takes messages, asks a question, and ends with the answer."""
 
 Ended = Callable[[hosting.RunTurnCall], dict[str, Any]]
 
@@ -54,6 +58,7 @@ class StubHost:
         self.outcomes: dict[str, hosting.TurnOutcome] = {}
         self.queue = f"host-{uuid.uuid4()}"
         self._stops: dict[str, asyncio.Event] = {}
+        self._answers = asyncio.Event()
 
     @activity.defn(name=names.START_PROCESS)
     async def start_process(self, call: hosting.StartProcessCall) -> hosting.StartProcessResult:
@@ -85,6 +90,8 @@ class StubHost:
         elif text_of(call.input) == STREAMS:
             await self._stream(call)
             said = {"state": call.state, "how": "completed"}
+        elif text_of(call.input) == LISTENS:
+            said = {"state": call.state, "how": await self._listen(call)}
         else:
             said = {"state": call.state, **self.turn(call)}
         first = self._numbered(call, len(said.get("facts", ())))
@@ -95,14 +102,40 @@ class StubHost:
         return outcome
 
     async def _stream(self, call: hosting.RunTurnCall) -> None:
-        session = activity.client().get_workflow_handle(call.session_id)
         for number in range(5):
-            fact = hosting.OutputWritten(content=(TextPart(text=f"{number} "),))
-            first = self._numbered(call, 1)
-            report = hosting.Report(epoch=call.epoch, first=first, turn_id=call.turn_id, facts=(fact,))
-            await session.signal(names.SIGNAL_REPORT, report)
+            await self._report(call, hosting.OutputWritten(content=(TextPart(text=f"{number} "),)))
 
-    def _numbered(self, call: hosting.RunTurnCall, facts: int) -> int:
+    async def _listen(self, call: hosting.RunTurnCall) -> str:
+        question = hosting.AskCreated(
+            ask_id=ids.numbered("ask", call.turn_id, 1), prompt="Well?", control=TextControl()
+        )
+        await self._report(call, hosting.HandlerRegistered(), question)
+        ends = {asyncio.ensure_future(self._answers.wait()): "completed"}
+        ends[asyncio.ensure_future(self._stop_of(call.turn_id).wait())] = "stopped"
+        done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        self._answers.clear()
+        return ends[done.pop()]
+
+    async def _report(self, call: Any, *facts: hosting.Fact) -> None:
+        session = activity.client().get_workflow_handle(call.session_id)
+        first = self._numbered(call, len(facts))
+        report = hosting.Report(epoch=call.epoch, first=first, turn_id=call.turn_id, facts=facts)
+        await session.signal(names.SIGNAL_REPORT, report)
+
+    @activity.defn(name=names.DELIVER_MESSAGE)
+    async def deliver_message(self, call: hosting.DeliverMessageCall) -> None:
+        started = hosting.MessageStarted(message_id=call.message_id)
+        await self._report(call, started, hosting.MessageSettled(message_id=call.message_id))
+
+    @activity.defn(name=names.ANSWER_ASK)
+    async def answer_ask(self, call: hosting.AnswerAskCall) -> None:
+        self._answers.set()
+
+    @activity.defn(name=names.FIND_TURN)
+    async def find_turn(self, call: hosting.FindTurnCall) -> None:
+        """Every Turn that is asked for is here."""
+
+    def _numbered(self, call: Any, facts: int) -> int:
         """The number of the first of so many facts in the epoch's outbox."""
         key = (call.session_id, call.epoch)
         first = self.numbers.get(key, 1)
@@ -134,7 +167,10 @@ class StubHost:
         host = Worker(
             client,
             task_queue=self.queue,
-            activities=[self.run_turn, self.stop_turn, self.stop_process],
+            activities=[
+                *(self.run_turn, self.stop_turn, self.stop_process),
+                *(self.deliver_message, self.answer_ask, self.find_turn),
+            ],
         )
         async with sessions, host:
             yield

@@ -2,7 +2,9 @@
 
 from temporalio.client import Client
 
-from tests.workflow.stub_host import StubHost, events, read, start, until_idle
+from tests.harness import poll
+from tests.workflow.stub_host import LISTENS, StubHost, events, read, start, until_idle
+from turnhold.session.views import AsksRequest, AskView
 
 
 async def test_s10_s80_a_session_continues_as_new_and_loses_nothing(real: Client, task_queue: str) -> None:
@@ -21,3 +23,28 @@ async def test_s10_s80_a_session_continues_as_new_and_loses_nothing(real: Client
         assert (await real.get_workflow_handle(handle.id).describe()).run_id != first_run
         receipts = (await read(handle, request_ids=("req_00000000", "req_00000029"))).receipts
         assert [r.sequence for r in receipts.values()] == [1, 30]
+
+
+async def test_s31_s43_what_people_say_crosses_into_later_runs(real: Client, task_queue: str) -> None:
+    async with StubHost().serve(real, task_queue):
+        handle = await start(real, task_queue, LISTENS, events_per_run=30)
+        latest = real.get_workflow_handle(handle.id)
+
+        async def asking() -> AskView | None:
+            page = (await read(handle, ask_pages=(AsksRequest(status="pending"),))).ask_pages[0]
+            return next(iter(page.asks), None)
+
+        ask = await poll(asking)
+        for number in range(20):
+            await latest.signal("send", {"turn_id": ask.turn_id, "content": str(number)})
+        await latest.signal("answer", {"turn_id": ask.turn_id, "ask_id": ask.id, "answer": {"text": "yes"}})
+        await until_idle(handle)
+        assert (await latest.describe()).run_id != handle.first_execution_run_id
+        seen = await events(handle)
+        assert seen[-1].kind == "turn.completed"
+        told = [e.data["message_id"] for e in seen if e.kind == "message.admitted"]
+        assert len(told) == 20
+        started = [e.data["message_id"] for e in seen if e.kind == "message.started"]
+        settled = [e.kind for e in seen if e.kind in ("message.delivered", "message.rejected")]
+        assert started == told[: len(started)]
+        assert len(settled) == 20

@@ -15,7 +15,7 @@ from turnhold.agents.content import OutputContent
 from turnhold.agents.context import Context, PastTurn
 from turnhold.agents.controls import Reply
 from turnhold.agents.turn import Interruption, Message, Turn, each_of
-from turnhold.session.model import Control
+from turnhold.session.questions import Control
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pydantic import JsonValue
 
 from turnhold.agents.content import clean_json, encodable
-from turnhold.session import limits, model
+from turnhold.session import limits, questions
 from turnhold.session.values import Origin
 
 
@@ -18,7 +18,7 @@ class Option:
     value: JsonValue = None
     description: str | None = None
 
-    def declared(self) -> model.Option:
+    def declared(self) -> questions.Option:
         """The option as it is recorded. Raises ValueError past a limit."""
         label = self.id if self.label is None else self.label
         for what, text, most in (
@@ -31,10 +31,12 @@ class Option:
         if not self.id:
             raise ValueError("an option needs an id")
         value = self.id if self.value is None else clean_json(self.value)[0]
-        return model.Option(id=self.id, label=label, value=value, description=self.description)
+        return questions.Option(id=self.id, label=label, value=value, description=self.description)
 
 
-def choice(*options: str | Option, multiple: bool = False, allow_text: bool = False) -> model.ChoiceControl:
+def choice(
+    *options: str | Option, multiple: bool = False, allow_text: bool = False
+) -> questions.ChoiceControl:
     """Ask for one of `options` (several with `multiple`), or with `allow_text` for a text instead.
 
     Raises ValueError for no options, too many, or two with one id.
@@ -44,12 +46,12 @@ def choice(*options: str | Option, multiple: bool = False, allow_text: bool = Fa
         raise ValueError(f"a choice has 1 to {limits.ASK_OPTIONS} options")
     if len({option.id for option in declared}) < len(declared):
         raise ValueError("two options have the same id")
-    return model.ChoiceControl(options=declared, multiple=multiple, allow_text=allow_text)
+    return questions.ChoiceControl(options=declared, multiple=multiple, allow_text=allow_text)
 
 
-def text() -> model.TextControl:
+def text() -> questions.TextControl:
     """Ask for text."""
-    return model.TextControl()
+    return questions.TextControl()
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,8 @@ class Reply:
     answered_by: Origin | None = None
 
     @staticmethod
-    def of(control: model.Control, answer: model.Answer, answered_by: Origin | None) -> "Reply":
-        options = control.options if isinstance(control, model.ChoiceControl) else ()
+    def of(control: questions.Control, answer: questions.Answer, answered_by: Origin | None) -> "Reply":
+        options = control.options if isinstance(control, questions.ChoiceControl) else ()
         declared = {option.id: option.value for option in options}
         selected = list(answer.selected or ())
         return Reply(answer.text, selected, [declared.get(id) for id in selected], answered_by)

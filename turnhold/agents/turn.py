@@ -12,7 +12,7 @@ from turnhold.agents.content import OutputContent, encodable, output_of
 from turnhold.agents.controls import Reply
 from turnhold.agents.forgotten import Calls
 from turnhold.session import limits
-from turnhold.session.model import ChoiceControl, Control, TextControl
+from turnhold.session.questions import ChoiceControl, Control, TextControl
 from turnhold.session.values import RESPONSE, Content, Origin, Output, Record, Seconds, text_of
 
 _SECONDS: TypeAdapter[float] = TypeAdapter(Seconds)

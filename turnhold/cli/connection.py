@@ -48,6 +48,7 @@ IdempotencyKey = Annotated[
     typer.Option(help="Makes a repetition of this command exact: it changes nothing.", callback=printable),
 ]
 SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The Session's ID (ses_…).")]
+TurnId = Annotated[str, typer.Argument(metavar="TURN", help="The Turn's ID (trn_…).")]
 Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON document.")]
 
 

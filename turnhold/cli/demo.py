@@ -86,6 +86,8 @@ class _Conversation:
                 await self._turn_ended(1)
                 await self._remember(client, session)
                 await self._fail_alone(client, session)
+                await self._steer(client, session)
+                await self._ask(client, session)
                 await self._interrupt(client, session)
                 hold = await self._crash(client, session)
                 await self._release(client, session, hold)
@@ -105,6 +107,35 @@ class _Conversation:
         await client.enqueue(session, "say Still here.")
         await self._turn_ended(4)
 
+    async def _steer(self, client: Client, session: str) -> None:
+        self._step("A Turn may take messages while it runs. One that it cannot use it rejects, and says why.")
+        receipt = await client.enqueue(session, "listen 60")
+        turn = receipt.turn_id or ""
+        await self._until(lambda event: event.kind == "turn.running" and self._number(event) == 5)
+        await self._listens(client, session, turn)
+        for text in ("keep it short, please", "reject that", "done"):
+            await client.send(session, turn, text)
+        await self._turn_ended(5)
+
+    async def _listens(self, client: Client, session: str, turn: str) -> None:
+        deadline = time.monotonic() + _PATIENCE
+        while not (await client.turn(session, turn)).accepts_messages:
+            if time.monotonic() > deadline:
+                raise StackError("the Turn should take messages by now")
+            await asyncio.sleep(0.02)
+
+    async def _ask(self, client: Client, session: str) -> None:
+        self._step("A Turn may ask a person, and wait: for hours, across restarts of all but its own worker.")
+        await client.enqueue(session, "choose Shall I publish it? | publish,discard\nsay As you wish.")
+        asked = await self._until(lambda event: event.kind == "ask.created")
+        (ask,) = await client.asks(session, status="pending")
+        self._step(
+            "The demo answers, as you would:",
+            f"turnhold session ask answer {session} {asked.turn_id} {ask.id} --select publish",
+        )
+        await client.answer(session, ask.turn_id, ask.id, selected=["publish"])
+        await self._turn_ended(6)
+
     async def _interrupt(self, client: Client, session: str) -> None:
         self._step(
             "Stop! An interrupt of the Session ends the running Turn and holds the queue behind it.",
@@ -112,9 +143,9 @@ class _Conversation:
         )
         await client.enqueue(session, "say I shall think about that for a minute.\nsleep 60")
         await client.enqueue(session, "get city\nsay That was quick.")
-        await self._until(lambda event: event.kind == "turn.output" and self._number(event) == 5)
+        await self._until(lambda event: event.kind == "turn.output" and self._number(event) == 7)
         receipt = await client.interrupt(session)
-        await self._turn_ended(5)
+        await self._turn_ended(7)
         self._step("Why does it not move?", f"turnhold session explain {session}")
         explanation = await client.explain(session)
         output.say()
@@ -123,12 +154,12 @@ class _Conversation:
             raise StackError("the Session should be held by the interrupt, and by nothing else")
         self._step("So release that hold; the queue goes on, and nothing is run again.")
         await client.resume(session, receipt.hold_id or "")
-        await self._turn_ended(6)
+        await self._turn_ended(8)
 
     async def _crash(self, client: Client, session: str) -> str:
         self._step(
             "Now the Agent's process dies under three Turns in a row, and is made anew each time.",
-            "After the third the Session holds: Turn 10 stays queued until somebody has looked.",
+            "After the third the Session holds: Turn 12 stays queued until somebody has looked.",
         )
         await client.enqueue(session, "sleep 0.5\ncrash")
         await client.enqueue(session, "crash")
@@ -148,7 +179,7 @@ class _Conversation:
             f"turnhold session resume {session} --hold {hold}",
         )
         await client.resume(session, hold)
-        await self._turn_ended(10)
+        await self._turn_ended(12)
 
     async def _verify(self, client: Client, session: str) -> None:
         kept: list[EventView] = []

@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 from turnhold.cli import connection, output, show
+from turnhold.cli.questions import Questions, at_a_terminal
 from turnhold.client import Client, Gap, Problem, TurnholdError
 from turnhold.session.values import OUTPUT
 from turnhold.session.views import EventView
@@ -57,11 +58,13 @@ def follow(
     turn_id: str | None = None,
     on_event: Callable[[EventView], None] | None = None,
     command: Sequence[str] = ("attach",),
+    read_only: bool = False,
 ) -> None:
     """Follows a Session until it has closed, or one Turn until it has ended, across disconnects.
 
-    `on_event` takes the place of the screen. On Ctrl-C `command` is printed so that it goes on from
-    here, and the interrupt goes on.
+    At a terminal it also puts what is asked, unless `read_only`. `on_event` takes the place of the
+    screen, and of that. On Ctrl-C `command` is printed so that it goes on from here, and the
+    interrupt goes on.
     """
     position = since
     screen = Screen(turn_id)
@@ -84,14 +87,23 @@ def follow(
             with contextlib.suppress(TurnholdError):
                 for hold in (await client.session(session_id)).holds:
                     screen.remark(_held(url, session_id, hold.id))
-        async with contextlib.aclosing(client.stream(session_id, after=since, on_lost=lost)) as events:
-            async for event in events:
+        async with contextlib.AsyncExitStack() as opened:
+            questions = None
+            if on_event is None and not read_only and at_a_terminal():
+                questions = Questions(client, session_id, turn_id, screen.remark)
+                opened.callback(questions.close)
+            stream = client.stream(session_id, after=since, on_lost=lost)
+            async for event in await opened.enter_async_context(contextlib.aclosing(stream)):
                 if isinstance(event, Gap):
                     position = event.retained_after
                     screen.remark(f"events up to {position} are no longer kept")
                     continue
                 told = ""
+                if questions is not None:
+                    questions.make_way()
                 show_event(event)
+                if questions is not None:
+                    questions.event(event)
                 position = event.sequence
                 if turn_id is None:
                     continue

@@ -100,6 +100,27 @@ def agents(url: Url = DEFAULT_URL, api_key: ApiKey = None, as_json: Json = False
     )
 
 
+@app.command(
+    epilog="""Example: echo '{"type": "prompt", "id": 1, "message": "say hi"}' | turnhold rpc script"""
+)
+def rpc(
+    agent: Annotated[str, typer.Argument(help="The Agent's name.")],
+    session: Annotated[
+        str | None, typer.Option(help="A Session of that Agent that is there. Default: a new one.")
+    ] = None,
+    url: Url = DEFAULT_URL,
+    api_key: ApiKey = None,
+) -> None:
+    """Drive a Session with JSON lines: commands on stdin; events and responses on stdout.
+
+    Commands: prompt, follow_up, steer, abort, get_state. At the end of the input a new Session is
+    closed once the queued lines have run; Ctrl-C interrupts it first.
+    """
+    from turnhold.cli.rpc import drive
+
+    connection.call(url, api_key, lambda client: drive(client, agent, session))
+
+
 @key_commands.command("new", epilog="Example: turnhold key new ci --keys-file keys.json")
 def key_new(
     name: Annotated[str, typer.Argument(help="Who will use it; shows as the caller.")],

@@ -45,6 +45,12 @@ def note(text: Cell, style: str = "dim") -> None:
     console(stderr=True).print(styled(text, style) if isinstance(text, str) else text)
 
 
+def ask(text: str) -> None:
+    """A prompt on stderr; whoever answers types behind it."""
+    sys.stderr.write(clean(text))
+    sys.stderr.flush()
+
+
 def write(text: str) -> None:
     """Part of an Agent's output, as it is."""
     sys.stdout.write(clean(text))

@@ -1,17 +1,16 @@
 """`turnhold session …`: create, look, feed, follow, release, close (`controls` has the stops)."""
 
-import sys
-import uuid
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from pydantic_core import from_json
 
-from turnhold.cli import connection, follow, outcome, output, show
+from turnhold.cli import connection, follow, inputs, outcome, output, show
+from turnhold.cli.ask import ask_commands
 from turnhold.cli.connection import DEFAULT_URL, ApiKey, IdempotencyKey, Json, SessionId, Url
 from turnhold.cli.controls import control_commands
+from turnhold.cli.inputs import InputFile, Text
 from turnhold.cli.receipts import print_receipt
 from turnhold.cli.turn import turn_commands
 from turnhold.client import Client, Created, Problem, Unreachable
@@ -19,28 +18,10 @@ from turnhold.session.views import EventPage, EventView, ReceiptView, SessionVie
 
 session_commands = typer.Typer(help="Sessions: one conversation with an Agent each.", no_args_is_help=True)
 session_commands.add_typer(turn_commands, name="turn")
+session_commands.add_typer(ask_commands, name="ask")
 session_commands.add_typer(control_commands)
 
-Text = Annotated[str | None, typer.Option("--text", help="What the Turn is given.")]
-InputFile = Annotated[
-    Path | None,
-    typer.Option("--input-file", help="The same from a file; - for stdin.", allow_dash=True, dir_okay=False),
-]
 Follow = Annotated[bool, typer.Option("--follow", help="Print the Turn's output until it has ended.")]
-
-
-def _input(text: str | None, file: Path | None) -> str | None:
-    if text is not None and file is not None:
-        raise typer.BadParameter("give --text or --input-file, not both")
-    if file is None:
-        return text
-    try:
-        raw = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
-        return raw.decode()
-    except OSError as error:
-        raise typer.BadParameter(f"cannot read {file}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise typer.BadParameter(f"{file} is not UTF-8 text") from error
 
 
 def _pairs(option: str, words: Iterable[str]) -> dict[str, str]:
@@ -60,19 +41,6 @@ def _value(text: str) -> Any:
         return text
 
 
-def _repeatable(key: str | None) -> str:
-    """Every creation and enqueue has a key, so that a lost answer can be asked for again."""
-    return key or f"cli-{uuid.uuid4().hex}"
-
-
-def _uncertain(error: Unreachable, key: str) -> Unreachable:
-    if not error.uncertain:
-        return error
-    return Unreachable(
-        f"{error}\nIt may have been accepted; repeating it with --idempotency-key {key} is safe."
-    )
-
-
 @session_commands.command(epilog="Example: turnhold session create script --text 'say hello' --follow")
 def create(
     agent: Annotated[str, typer.Argument(help="The Agent's name.")],
@@ -90,12 +58,12 @@ def create(
     as_json: Json = False,
 ) -> None:
     """Create a Session; with --text or --input-file its first Turn starts at once."""
-    input = _input(text, input_file)
+    input = inputs.text_or_file(text, input_file)
     if follow_turn and input is None:
         raise typer.BadParameter("--follow needs --text or --input-file: there is no Turn to follow")
     named = _pairs("--metadata", metadata or ())
     settings = {name: _value(value) for name, value in _pairs("--config", config or ()).items()}
-    repeat = _repeatable(idempotency_key)
+    repeat = inputs.repeatable(idempotency_key)
 
     async def work(client: Client) -> Created:
         return await client.create_session(
@@ -110,7 +78,7 @@ def create(
     try:
         created = connection.call(url, api_key, work)
     except Unreachable as error:
-        raise _uncertain(error, repeat) from error
+        raise inputs.uncertain(error, repeat) from error
     session, turn = created.session, created.turn
     if follow_turn and turn is not None:
         if not as_json:
@@ -131,6 +99,9 @@ def ls(
     agent: Annotated[str | None, typer.Option(help="Of this Agent.")] = None,
     status: Annotated[str | None, typer.Option(help="open, closing or closed.")] = None,
     held: Annotated[bool | None, typer.Option("--held/--not-held", help="Waiting for a resume.")] = None,
+    asking: Annotated[
+        bool | None, typer.Option("--asking/--not-asking", help="Waiting for an answer.")
+    ] = None,
     limit: Annotated[int, typer.Option(help="At most so many.", min=1, max=100)] = 20,
     cursor: Annotated[str | None, typer.Option(help="Where the last page ended.")] = None,
     url: Url = DEFAULT_URL,
@@ -144,6 +115,7 @@ def ls(
             agent=agent,
             status=status,  # pyright: ignore[reportArgumentType]
             held=held,
+            asking=asking,
             limit=limit,
             cursor=cursor,
         )
@@ -181,10 +153,10 @@ def enqueue(
     as_json: Json = False,
 ) -> None:
     """Queue a Turn. Exit code 4: accepted, but no worker has answered yet."""
-    input = _input(text, input_file)
+    input = inputs.text_or_file(text, input_file)
     if input is None:
         raise typer.BadParameter("give --text or --input-file")
-    repeat = _repeatable(idempotency_key)
+    repeat = inputs.repeatable(idempotency_key)
 
     async def work(client: Client) -> ReceiptView:
         return await client.enqueue(session, input, idempotency_key=repeat)
@@ -192,7 +164,7 @@ def enqueue(
     try:
         receipt = connection.call(url, api_key, work)
     except Unreachable as error:
-        raise _uncertain(error, repeat) from error
+        raise inputs.uncertain(error, repeat) from error
     if follow_turn and receipt.turn_id is not None and receipt.event_sequence is not None:
         since = receipt.event_sequence - 1
         turn = _follow(url, api_key, session, receipt.turn_id, since=since, quiet=as_json)
@@ -274,18 +246,28 @@ def attach(
     url: Url = DEFAULT_URL,
     api_key: ApiKey = None,
     as_jsonl: Annotated[bool, typer.Option("--jsonl", help="Print events, one JSON object a line.")] = False,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Put no questions, also at a terminal.")
+    ] = False,
 ) -> None:
     """Follow a Session's output until it is closed. Ctrl-C leaves the Session as it is.
 
-    Output goes to stdout, what else happens to stderr.
+    Output goes to stdout, what else happens to stderr. At a terminal you are asked what a Turn
+    asks; an empty line leaves it to somebody else. Nothing else is ever sent.
     """
 
     def show_event(event: EventView) -> None:
         output.document(event, lines=True)
 
-    again = ("attach", *(("--jsonl",) if as_jsonl else ()))
+    again = ("attach", *(("--jsonl",) if as_jsonl else ()), *(("--read-only",) if read_only else ()))
     follow.follow(
-        url, api_key, session, since=since, on_event=show_event if as_jsonl else None, command=again
+        url,
+        api_key,
+        session,
+        since=since,
+        on_event=show_event if as_jsonl else None,
+        command=again,
+        read_only=read_only,
     )
 
 

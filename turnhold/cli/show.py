@@ -3,13 +3,16 @@
 from datetime import UTC, datetime
 from typing import Any, cast
 
+from pydantic import TypeAdapter
 from pydantic_core import to_json
 from rich.text import Text
 
 from turnhold.cli.output import fields, say, styled, table
 from turnhold.session.model import TurnError
+from turnhold.session.questions import ChoiceControl, Control
 from turnhold.session.values import OUTPUT, Output, TextPart, text_of
 from turnhold.session.views import (
+    AskView,
     Cause,
     Clearing,
     EventView,
@@ -21,6 +24,7 @@ from turnhold.session.views import (
 )
 
 _LONGEST = 160
+_CONTROL: TypeAdapter[Control] = TypeAdapter(Control)
 _COLOURS = {
     "open": "green",
     "closing": "yellow",
@@ -155,6 +159,9 @@ def _clearing(cause: Cause, call: Clearing) -> str:
     """The command that clears a cause; where there is none yet, the request."""
     session_id = call.path.split("/")[3]
     match cause.code:
+        case "asking" if cause.ask_id is not None:
+            choose = "--select" if b"selected" in to_json(call.body) else "--text"
+            return f"turnhold session ask answer {session_id} {cause.turn_id} {cause.ask_id} {choose} …"
         case "held":
             return f"turnhold session resume {session_id} --hold {cause.hold_id}"
         case "queued_behind":
@@ -165,6 +172,41 @@ def _clearing(cause: Cause, call: Clearing) -> str:
             return f"turnhold session cancel {session_id}"
         case _:
             return f"{call.method} {call.path} {_json(call.body)}"
+
+
+def asks(session_id: str, listed: tuple[AskView, ...]) -> None:
+    """One line each; then the command that answers each one that waits."""
+    if not listed:
+        say("No questions.", "dim")
+        return
+    table(
+        ("ASK", "STATUS", "QUESTION", "ANSWER"),
+        [(styled(ask.id), status(ask.status), one_line(ask.prompt), _answer_line(ask)) for ask in listed],
+    )
+    for ask in listed:
+        if ask.status == "pending":
+            given = "--select ID" if isinstance(ask.control, ChoiceControl) else "--text TEXT"
+            say(f"turnhold session ask answer {session_id} {ask.turn_id} {ask.id} {given}", "dim")
+
+
+def _answer_line(ask: AskView) -> str:
+    """What was answered and by whom, or what may be."""
+    if ask.answer is None:
+        return f"({allowed(ask.control)})" if ask.status == "pending" else "-"
+    words = [*(ask.answer.selected or ()), *([ask.answer.text] if ask.answer.text else [])]
+    by = ask.answered_by
+    who = f" ({':'.join(filter(None, (by.kind, by.id)))})" if by else ""
+    return one_line(", ".join(words)) + who
+
+
+def allowed(control: Control) -> str:
+    """What answers a question, in words."""
+    if not isinstance(control, ChoiceControl):
+        return "text"
+    which = "any of" if control.multiple else "one of"
+    return one_line(f"{which}: {', '.join(option.id for option in control.options)}") + (
+        ", or text" if control.allow_text else ""
+    )
 
 
 def turn(view: TurnView) -> None:
@@ -239,6 +281,8 @@ def detail(event: EventView) -> str:
         words.append(one_line(_error(TurnError.model_validate(error))))
     if (response := data.pop("response", None)) is not None:
         words.append(f'response="{one_line(content_text(OUTPUT.validate_python(response)))}"')
+    if (control := data.pop("control", None)) is not None:
+        words.append(f"({allowed(_CONTROL.validate_python(control))})")
     words += [f"{name}={_brief(value)}" for name, value in data.items() if value is not None]
     return " ".join(styled(word).plain for word in words)
 

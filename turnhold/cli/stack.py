@@ -57,6 +57,7 @@ class Plan:
         workers: worker processes.
         tuned: give the server the settings that Sessions are quick with; else it has its defaults.
         settings: `TURNHOLD_*` for the workers and the API; ours take precedence.
+        server: further dynamic configuration of the Temporal server, by its keys.
     """
 
     data: Path
@@ -67,6 +68,7 @@ class Plan:
     workers: int = 1
     tuned: bool = True
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
+    server: Mapping[str, int | str] = field(default_factory=dict[str, "int | str"])
 
 
 class Stack:
@@ -192,7 +194,7 @@ class Stack:
             *(("--headless",) if self._ui_port is None else ("--ui-port", str(self._ui_port))),
             *(("--db-filename", str(self.plan.data / "temporal.db")) if self.plan.durable else ()),
         ]
-        for name, value in _DYNAMIC_CONFIG.items() if self.plan.tuned else ():
+        for name, value in ((_DYNAMIC_CONFIG if self.plan.tuned else {}) | dict(self.plan.server)).items():
             command += ["--dynamic-config-value", f"{name}={value}"]
         for name, kind in SEARCH_ATTRIBUTES.items():
             command += ["--search-attribute", f"{name}={kind}"]

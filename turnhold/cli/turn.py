@@ -1,19 +1,18 @@
 """`turnhold session turn …`: one Turn of a Session."""
 
 import math
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from turnhold.cli import connection, outcome, output, show
-from turnhold.cli.connection import DEFAULT_URL, ApiKey, IdempotencyKey, Json, SessionId, Url
+from turnhold.cli import connection, inputs, outcome, output, show
+from turnhold.cli.connection import DEFAULT_URL, ApiKey, IdempotencyKey, Json, SessionId, TurnId, Url
+from turnhold.cli.inputs import InputFile, Text
 from turnhold.cli.receipts import print_receipt
-from turnhold.client import Client
+from turnhold.client import Client, Unreachable
 from turnhold.session.views import ReceiptView, TurnView
 
 turn_commands = typer.Typer(help="Turns: one input and its outcome each.", no_args_is_help=True)
-
-TurnId = Annotated[str, typer.Argument(metavar="TURN", help="The Turn's ID (trn_…).")]
 
 
 @turn_commands.command(epilog="Example: turnhold session turn get $SESSION $TURN")
@@ -68,6 +67,39 @@ def interrupt(
 
     receipt = connection.call(url, api_key, work)
     print_receipt(receipt, f"turn {turn} stops", as_json)
+
+
+@turn_commands.command(epilog="Example: turnhold session turn send $SESSION $TURN --text 'shorter, please'")
+def send(
+    session: SessionId,
+    turn: TurnId,
+    text: Text = None,
+    input_file: InputFile = None,
+    fallback: Annotated[
+        Literal["enqueue"] | None, typer.Option(help="Make it a Turn where that Turn takes no messages.")
+    ] = None,
+    idempotency_key: IdempotencyKey = None,
+    url: Url = DEFAULT_URL,
+    api_key: ApiKey = None,
+    as_json: Json = False,
+) -> None:
+    """Send a message to a running Turn. It is admitted then; the timeline tells what becomes of it."""
+    content = inputs.text_or_file(text, input_file)
+    if content is None:
+        raise typer.BadParameter("give --text or --input-file")
+    repeat = inputs.repeatable(idempotency_key)
+
+    async def work(client: Client) -> ReceiptView:
+        return await client.send(session, turn, content, fallback=fallback, idempotency_key=repeat)
+
+    try:
+        receipt = connection.call(url, api_key, work)
+    except Unreachable as error:
+        raise inputs.uncertain(error, repeat) from error
+    done = f"message {receipt.message_id} sent"
+    if receipt.message_id is None:
+        done = f"turn {receipt.sequence} queued instead: {receipt.turn_id}"
+    print_receipt(receipt, done, as_json)
 
 
 def _print(view: TurnView, as_json: bool) -> None:

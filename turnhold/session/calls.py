@@ -71,6 +71,10 @@ def deliver_message(state: SessionState, step: steps.DeliverMessage) -> hosting.
     )
 
 
+def find_turn(state: SessionState, step: steps.FindTurn) -> hosting.FindTurnCall:
+    return hosting.FindTurnCall(session_id=state.id, epoch=step.epoch, turn_id=state.turn_id(step.turn))
+
+
 def answer_ask(state: SessionState, step: steps.AnswerAsk) -> hosting.AnswerAskCall | None:
     ask = state.asks.get(step.ask_id)
     if ask is None:

@@ -14,8 +14,8 @@ from pydantic_core import PydanticCustomError
 
 from turnhold.session import ids, limits
 from turnhold.session.creation import NewSession
-from turnhold.session.model import Answer
-from turnhold.session.values import Content, Origin, Record, is_empty
+from turnhold.session.questions import Answer
+from turnhold.session.values import Content, Origin, Record, Timestamp, is_empty
 
 IdempotencyKey = Annotated[
     str, StringConstraints(min_length=1, max_length=limits.IDEMPOTENCY_KEY_CHARS, pattern=r"^[\x20-\x7e]+$")
@@ -119,11 +119,12 @@ class AnswerPayload(Record):
 
 
 class AnswerAsk(Command, AnswerPayload):
-    """Answer a pending Ask (S-41)."""
+    """Answer a pending Ask (S-41). `sent_at` is by the clock of whoever sent it for the caller."""
 
     operation = "answer"
     turn_id: str
     ask_id: str
+    sent_at: Timestamp | None = None
 
     @property
     def target(self) -> str:

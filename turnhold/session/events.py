@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import JsonValue
 
 from turnhold.session.hosting import Recovery
-from turnhold.session.model import Answer, Control, TurnError
+from turnhold.session.model import TurnError
+from turnhold.session.questions import Answer, Control
 from turnhold.session.values import Origin, Output, Record, TextPart
 
 

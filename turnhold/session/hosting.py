@@ -10,7 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
-from turnhold.session.model import Answer, Control, TurnError
+from turnhold.session.model import TurnError
+from turnhold.session.questions import Answer, Control
 from turnhold.session.values import Compact, Content, Origin, Output, Record, Response, Timestamp
 
 # --- calls: Session to host ----------------------------------------------------------------------
@@ -120,6 +121,14 @@ class AnswerAskCall(Record):
     answer: Answer | None = None
     answered_by: Origin | None = None
     reason: str | None = None
+
+
+class FindTurnCall(Record):
+    """Activity `find_turn`: returns while this Turn runs here; `PROCESS_GONE` where it does not."""
+
+    session_id: str
+    epoch: int
+    turn_id: str
 
 
 # --- facts: host to Session ----------------------------------------------------------------------

@@ -25,6 +25,7 @@ PENDING_ASKS = 10  # a Turn
 PENDING_ASKS_BYTES = 512 * KIB  # of one Turn, encoded: a run hands them on whole, in one payload
 ASK_PROMPT_BYTES = 256 * KIB
 ASK_ANSWER_BYTES = 64 * KIB  # a text
+LATE_ANSWER_SECONDS = 1.0  # an answer that no worker took for so long: its Turn's host may be gone
 ASK_OPTIONS = 100
 ASK_OPTION_ID_BYTES = 128
 ASK_OPTION_LABEL_BYTES = 256
@@ -59,6 +60,12 @@ RECEIPTS_KEPT = 2_000  # … and at least the last so many
 OUTCOME_SECONDS = 15 * 60  # every outcome can be read by its request ID at least this long
 RECEIPTS_MAX = 2_500  # accepted commands that may not be forgotten yet: past it, `session_busy`
 OUTCOMES_MAX = 1_000  # rejections and replays that a run hands on; the newest
+
+# --- a run, and where it is full -----------------------------------------------------------------------
+RUN_EVENTS = 51_200  # Temporal ends a workflow there
+RUN_BYTES = 50 * MIB  # likewise
+RUN_SIGNALS = 10_000  # past it Temporal refuses every signal, a cancel too
+BUSY_EVENTS = 8_000  # without a worker; a signal is one event, and controls need the rest
 
 # --- what a run carries into the next (one payload, 2 MiB) -----------------------------------------
 QUEUED_BYTES = 640 * KIB  # Turns that wait or run, and open messages; past it `session_busy`

@@ -13,6 +13,7 @@ from turnhold.session import (
     clock,
     commands,
     controls,
+    headroom,
     hosting,
     ids,
     inheritance,
@@ -113,12 +114,17 @@ class Machine:
         if request_id is None:
             state.commands_seen += 1
             request_id = ids.numbered("req", state.seed, state.commands_seen)
-        if request_id in state.receipts or request_id in state.outcomes:
-            return request_id
+        if not any(request_id in known for known in (state.receipts, state.outcomes, state.late)):
+            self._decide(command, request_id, now)
+        return request_id
+
+    def _decide(self, command: commands.Command, request_id: str, now: datetime) -> None:
         try:
-            first = receipts.first_receipt(state, command) or people.first_answer(state, command)
+            first = receipts.first_request(self.state, command) or people.first_answer(self.state, command)
             if first is not None:
-                receipts.record_outcome(state, request_id, now, replay_of=first.request_id)
+                receipts.record_outcome(self.state, request_id, now, replay_of=first)
+            elif isinstance(command, commands.AnswerAsk) and people.comes_late(self.state, command, now):
+                self._defer(command, request_id, now)
             else:
                 self._accept(command, request_id, now)
         except Refused as refused:
@@ -127,7 +133,25 @@ class Machine:
             self._log.exception("a command met a bug and was rejected: %s", command.operation)
             bug = Rejection(code="internal_error", detail="The command could not be judged; nothing changed.")
             receipts.record_outcome(self.state, request_id, now, rejection=bug)
-        return request_id
+
+    def _defer(self, command: commands.AnswerAsk, request_id: str, now: datetime) -> None:
+        """Keep an answer that comes late until `_judge_late` (S-43)."""
+        turns.find(self.state, command.turn_id)
+        first = people.first_late(self.state, command)
+        if first is not None:
+            receipts.record_outcome(self.state, request_id, now, replay_of=first)
+            return
+        tx = Transaction(self.state.fork(), now)
+        people.hear_host(tx, command, request_id)
+        self._keep(tx)
+
+    def _judge_late(self, now: datetime, *, heard: bool = False) -> None:
+        """Judge the answers that came late: once the host is heard, or their Ask has ended."""
+        for request_id, command in list(self.state.late.items()):
+            ask = self.state.asks.get(command.ask_id)
+            if heard or ask is None or ask.status != "pending":
+                del self.state.late[request_id]
+                self._decide(command.but(sent_at=None), request_id, now)
 
     def _accept(self, command: commands.Command, request_id: str, now: datetime) -> None:
         if command.operation in self._withheld:
@@ -207,7 +231,10 @@ class Machine:
             if step is not None:
                 _settle(tx, step)
 
+        heard = isinstance(self.state.outstanding.get(step_id), steps.FindTurn)
         self._apply(now, fact)
+        if heard:
+            self._judge_late(milliseconds(now), heard=True)
 
     def report(self, said: hosting.Report, now: datetime) -> None:
         self._apply(now, lambda tx: reports.report(tx, said))
@@ -264,8 +291,11 @@ class Machine:
         """The next run shall be on the current version of the workers, whichever that is (S-4)."""
         return moving.leaving(self.state)
 
-    def read(self, request: ReadRequest, now: datetime) -> ReadResult:
+    def read(self, request: ReadRequest, now: datetime, used: headroom.Used | None = None) -> ReadResult:
         result = reading.read(self.state, request)
+        if request.headroom and used is not None:
+            measured = headroom.left(self.state, used)
+            result = result.but(session=result.session.but(headroom=measured))
         if request.judge is not None:
             result = result.but(judged=self.judge(request.judge, now))
         return result
@@ -299,6 +329,7 @@ class Machine:
         self.state = tx.state
         self.issued = [step for step in self.issued + tx.issued if step.id not in tx.dropped]
         self.dropped += tx.dropped
+        self._judge_late(tx.now)
 
 
 def _judge(tx: Transaction, command: commands.Command, request_id: str) -> Effect:

@@ -4,15 +4,17 @@ Every record is frozen; a change is a new record in its container. So a snapshot
 a copy of its containers, and a command that goes wrong leaves nothing behind (`SessionState.fork`).
 """
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from turnhold.session import ids
+from turnhold.session.commands import AnswerAsk
 from turnhold.session.creation import Config
 from turnhold.session.errors import Rejection
+from turnhold.session.questions import Answer, Control
 from turnhold.session.steps import Step
-from turnhold.session.values import Compact, Content, Origin, Output, Record, Timestamp
+from turnhold.session.values import Content, Origin, Output, Record, Timestamp
 
 SessionStatus = Literal["open", "closing", "closed"]
 ClosedHow = Literal["close", "cancel", "idle", "terminated"]
@@ -78,36 +80,6 @@ class Message(Record):
     admitted_at: Timestamp
     handed: bool = False  # its host has it
     started: bool = False
-
-
-class Option(Compact):
-    """One choice of an Ask."""
-
-    id: str
-    label: str
-    value: JsonValue = None
-    description: str | None = None
-
-
-class TextControl(Record):
-    type: Literal["text"] = "text"
-
-
-class ChoiceControl(Record):
-    type: Literal["choice"] = "choice"
-    options: tuple[Option, ...]
-    multiple: bool = False
-    allow_text: bool = False
-
-
-Control = Annotated[TextControl | ChoiceControl, Field(discriminator="type")]
-
-
-class Answer(Compact):
-    """What a person answered: text, or selected option IDs (with a custom text where allowed)."""
-
-    text: str | None = None
-    selected: tuple[str, ...] | None = None
 
 
 class Ask(Record):
@@ -260,6 +232,7 @@ class SessionState(BaseModel):
     turns: dict[int, Turn] = Field(default_factory=dict[int, Turn])
     messages: dict[str, Message] = Field(default_factory=dict[str, Message])
     asks: dict[str, Ask] = Field(default_factory=dict[str, Ask])
+    late: dict[str, AnswerAsk] = Field(default_factory=dict[str, AnswerAsk])  # by request ID
     holds: dict[str, Hold] = Field(default_factory=dict[str, Hold])
     owned: dict[str, Owned] = Field(default_factory=dict[str, Owned])
     outstanding: dict[int, Step] = Field(default_factory=dict[int, Step])
@@ -297,6 +270,6 @@ class SessionState(BaseModel):
 
 
 _CONTAINERS = (
-    *("queue", "turns", "messages", "asks", "holds", "owned"),
+    *("queue", "turns", "messages", "asks", "late", "holds", "owned"),
     *("outstanding", "receipts", "keys", "outcomes", "timeline"),
 )

@@ -1,22 +1,12 @@
 """Messages and Asks: what people say to the running Turn, and what it asks them."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
-from turnhold.session import commands, events, hosting, limits, steps
+from turnhold.session import commands, events, hosting, limits, receipts, steps
 from turnhold.session.errors import Refused
-from turnhold.session.model import (
-    Answer,
-    Ask,
-    ChoiceControl,
-    Control,
-    Message,
-    Receipt,
-    SessionState,
-    Turn,
-)
+from turnhold.session.model import Ask, Message, SessionState, Turn
+from turnhold.session.questions import Answer, checked
 from turnhold.session.transaction import Effect, Transaction
-
-_QUOTED = 100  # characters of a wrong answer that are worth repeating
 
 # --- messages -------------------------------------------------------------------------------------
 
@@ -150,32 +140,24 @@ def cancel_asks(tx: Transaction, reason: str, *, tell_host: bool = True) -> None
         cancel_ask(tx, ask_id, reason, tell_host=tell_host)
 
 
-def first_answer(state: SessionState, command: commands.Command) -> Receipt | None:
-    """The receipt of the answer that `command` repeats: its `response_id`, and what it says (S-41)."""
+def first_answer(state: SessionState, command: commands.Command) -> str | None:
+    """The request of the answer that `command` repeats: its `response_id`, and what it says (S-41)."""
     if not isinstance(command, commands.AnswerAsk) or command.response_id is None:
         return None
     ask = state.asks.get(command.ask_id)
     if ask is None or state.turn_id(ask.turn) != command.turn_id or ask.response_id != command.response_id:
         return None
     try:
-        same = _checked(ask.control, command.answer) == ask.answer
+        same = checked(ask.control, command.answer) == ask.answer
     except Refused:
         return None
-    return state.receipts.get(ask.request_id or "") if same else None
+    return ask.request_id if same and ask.request_id in state.receipts else None
 
 
 def answer(tx: Transaction, command: commands.AnswerAsk, request_id: str) -> Effect:
     """Settle a pending Ask with its first valid answer (S-41)."""
-    state = tx.state
-    ask = state.asks.get(command.ask_id)
-    if ask is None or state.turn_id(ask.turn) != command.turn_id:
-        raise Refused("ask_not_found", "This Turn has no such Ask.")
-    if state.status == "closed":
-        raise Refused("session_closed", "This Session is closed.")
-    if ask.status != "pending":
-        raise Refused("ask_settled", f"This Ask is {ask.status} already.")
-    given = _checked(ask.control, command.answer)
-    state.asks[command.ask_id] = ask.but(
+    ask, given = _judged(tx.state, command)
+    tx.state.asks[command.ask_id] = ask.but(
         status="answered",
         answer=given,
         answered_by=command.caller,
@@ -191,46 +173,62 @@ def answer(tx: Transaction, command: commands.AnswerAsk, request_id: str) -> Eff
     return Effect(turn=ask.turn, ask_id=command.ask_id)
 
 
+def _judged(state: SessionState, command: commands.AnswerAsk) -> tuple[Ask, Answer]:
+    ask = state.asks.get(command.ask_id)
+    if ask is None or state.turn_id(ask.turn) != command.turn_id:
+        raise Refused("ask_not_found", "This Turn has no such Ask.")
+    if state.status == "closed":
+        raise Refused("session_closed", "This Session is closed.")
+    if ask.status != "pending":
+        raise Refused("ask_settled", f"This Ask is {ask.status} already.")
+    return ask, checked(ask.control, command.answer)
+
+
 def _tell_host(tx: Transaction, ask: Ask, ask_id: str) -> None:
     process = tx.state.process
     if process.status == "live" and process.queue is not None:
         tx.issue(steps.AnswerAsk, turn=ask.turn, epoch=process.epoch, queue=process.queue, ask_id=ask_id)
 
 
-def _checked(control: Control, answer: Answer) -> Answer:
-    """The answer as it is recorded, if the control allows it."""
-    if isinstance(control, ChoiceControl):
-        return _checked_choice(control, answer)
-    if answer.selected is not None:
-        raise Refused("invalid_answer", "This Ask takes a text, no selection.")
-    if not answer.text:
-        raise Refused("invalid_answer", "This Ask takes a text that is not empty.")
-    return Answer(text=_within(answer.text, limits.ASK_ANSWER_BYTES))
+# --- answers that come late -----------------------------------------------------------------------
+#
+# An answer may have waited for a worker for hours, and its Turn's host may have died meanwhile
+# without anybody there to notice. So its host is heard before it is judged (S-43).
 
 
-def _within(text: str, most: int) -> str:
-    if len(text.encode("utf-8", "surrogatepass")) > most:
-        raise Refused("invalid_answer", f"The text has more than {most} bytes.")
-    return text
+def comes_late(state: SessionState, command: commands.AnswerAsk, now: datetime) -> bool:
+    """Whether an answer waited for a worker, or stands behind one that did."""
+    if any(other.ask_id == command.ask_id for other in state.late.values()):
+        return True
+    waited = (now - command.sent_at).total_seconds() if command.sent_at else 0.0
+    return waited >= limits.LATE_ANSWER_SECONDS
 
 
-def _checked_choice(control: ChoiceControl, answer: Answer) -> Answer:
-    declared = [option.id for option in control.options]
-    selected = list(answer.selected or ())
-    if answer.text is not None and not control.allow_text:
-        raise Refused("invalid_answer", "This Ask takes no text.")
-    unknown = [option for option in selected if option not in declared]
-    if unknown:
-        raise Refused("invalid_answer", f"This Ask has no option {unknown[0][:_QUOTED]!r}.")
-    if len(set(selected)) != len(selected):
-        raise Refused("invalid_answer", "An option is selected twice.")
-    if selected != [option for option in declared if option in selected]:
-        raise Refused("invalid_answer", "Selected options stand in the order in which they are declared.")
-    if len(selected) > 1 and not control.multiple:
-        raise Refused("invalid_answer", "This Ask takes one option.")
-    text = _within(answer.text or "", limits.ASK_CUSTOM_TEXT_BYTES)
-    if not selected and not text:
-        raise Refused(
-            "invalid_answer", "Select an option" + (", or say something." if control.allow_text else ".")
-        )
-    return Answer(text=text or None, selected=tuple(selected))
+def first_late(state: SessionState, command: commands.AnswerAsk) -> str | None:
+    """The request of the late answer that this one repeats, if there is one.
+
+    Raises:
+        Refused: as when it is judged; and `ask_settled` behind another answer, whatever comes of that.
+    """
+    _judged(state, command)
+    for request_id, other in state.late.items():
+        if other.ask_id == command.ask_id:
+            if _repeats(command, other):
+                return request_id
+            raise Refused("ask_settled", "Another answer to this Ask came first.")
+    return None
+
+
+def _repeats(command: commands.AnswerAsk, first: commands.AnswerAsk) -> bool:
+    if command.response_id is not None and command.response_id == first.response_id:
+        return command.answer == first.answer
+    key = receipts.key_of(command)
+    return key is not None and key == receipts.key_of(first) and command.fingerprint == first.fingerprint
+
+
+def hear_host(tx: Transaction, command: commands.AnswerAsk, request_id: str) -> None:
+    """Keep an answer until its Turn's host is heard, or the Turn ends."""
+    state, process = tx.state, tx.state.process
+    state.late[request_id] = command
+    if not any(isinstance(step, steps.FindTurn) for step in state.outstanding.values()):
+        tx.issue(steps.FindTurn, turn=state.running, epoch=process.epoch, queue=process.queue)

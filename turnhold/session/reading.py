@@ -172,6 +172,8 @@ def receipt(state: SessionState, request_id: str) -> ReceiptView | None:
     own = state.receipts.get(request_id)
     if own is not None:
         return _accepted(state, own)
+    if request_id in state.late:
+        return ReceiptView(request_id=request_id, status="pending", session_id=state.id)
     outcome = state.outcomes.get(request_id)
     if outcome is None:
         return None
@@ -179,8 +181,10 @@ def receipt(state: SessionState, request_id: str) -> ReceiptView | None:
         return ReceiptView(
             request_id=request_id, status="rejected", session_id=state.id, rejection=outcome.rejection
         )
-    first = state.receipts.get(outcome.replay_of or "")
-    return None if first is None else _accepted(state, first).but(replay=True)
+    first = receipt(state, outcome.replay_of or "")
+    if first is None or first.status != "accepted":
+        return first and first.but(request_id=request_id)
+    return first.but(replay=True)
 
 
 def _accepted(state: SessionState, own: Receipt) -> ReceiptView:

@@ -8,7 +8,7 @@ from turnhold.session.errors import Refused, Rejection
 from turnhold.session.model import Outcome, Receipt, SessionState
 from turnhold.session.transaction import Effect, Transaction
 
-_MAY_WAIT = frozenset({"enqueue", "send", "spawn"})  # refused when busy; a control never is (S-95)
+MAY_WAIT = frozenset({"enqueue", "send", "spawn"})  # refused when busy; a control never is (S-95)
 
 
 def key_of(command: Command) -> str | None:
@@ -19,8 +19,8 @@ def key_of(command: Command) -> str | None:
     return ids.digest(caller, command.operation, command.target, command.idempotency_key, length=16)
 
 
-def first_receipt(state: SessionState, command: Command) -> Receipt | None:
-    """The receipt of which `command` is an exact retry.
+def first_request(state: SessionState, command: Command) -> str | None:
+    """The request of the accepted command of which this one is an exact retry (S-3).
 
     Raises:
         Refused: `idempotency_conflict`, the same key with another body.
@@ -35,7 +35,7 @@ def first_receipt(state: SessionState, command: Command) -> Receipt | None:
             "idempotency_conflict",
             "This idempotency key was used for another body; use a fresh key for another command.",
         )
-    return receipt
+    return request_id
 
 
 def admit(state: SessionState, command: Command, now: datetime) -> None:
@@ -45,7 +45,7 @@ def admit(state: SessionState, command: Command, now: datetime) -> None:
         Refused: `session_busy`, where only a receipt that may not be forgotten yet could go.
     """
     forget(state, now)
-    if len(state.receipts) >= limits.RECEIPTS_MAX and command.operation in _MAY_WAIT:
+    if len(state.receipts) >= limits.RECEIPTS_MAX and command.operation in MAY_WAIT:
         raise Refused(
             "session_busy",
             "This Session remembers as many recent commands as it can hold; try again later.",

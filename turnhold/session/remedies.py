@@ -1,6 +1,6 @@
 """The requests that clear a cause: the one place beside the API's routes that knows their paths."""
 
-from turnhold.session.model import ChoiceControl, Control
+from turnhold.session.questions import ChoiceControl, Control
 from turnhold.session.views import Clearing
 
 _YOURS = "…"  # where the caller's own words go

@@ -1,7 +1,7 @@
 """What a host says: facts of the running Turn, and its end or loss."""
 
 from turnhold.session import events, hosting, people, processes, steps, turns
-from turnhold.session.model import SessionState
+from turnhold.session.model import SessionState, Turn
 from turnhold.session.transaction import Transaction
 from turnhold.session.values import part_bytes
 
@@ -41,11 +41,11 @@ def turn_not_dispatched(tx: Transaction, step: steps.RunTurn, *, refused: bool) 
     """
     if not _is_running(tx.state, step):
         return
-    if not step.first:
-        turn_lost(tx, step)
-        return
     turn = tx.state.running_turn
     assert turn is not None
+    if not step.first or _has_spoken(tx.state, turn):
+        turn_lost(tx, step)
+        return
     if turn.stop is None:
         tx.drop(steps.RunTurn)
         turns.put_back(tx)
@@ -54,6 +54,12 @@ def turn_not_dispatched(tx: Transaction, step: steps.RunTurn, *, refused: bool) 
     if not refused:
         processes.abandon(tx, "host_gone")
     processes.gone(tx, "host_gone")
+
+
+def _has_spoken(state: SessionState, turn: Turn) -> bool:
+    """Whether it has said something, and so has begun, whatever became of its dispatch."""
+    asked = any(ask.turn == turn.sequence for ask in state.asks.values())
+    return turn.handler_registered or turn.output_bytes > 0 or asked
 
 
 def turn_suspected(tx: Transaction, step: steps.RunTurn) -> None:

@@ -79,6 +79,16 @@ class AnswerAsk(Record):
     ask_id: str
 
 
+class FindTurn(Record):
+    """Hear from the host that it still has the Turn, before an answer that comes late is judged."""
+
+    kind: Literal["find_turn"] = "find_turn"
+    id: int
+    turn: int
+    epoch: int
+    queue: str
+
+
 class StartOwned(Record):
     """Start a Session that a Turn spawned (or, independent, only started)."""
 
@@ -115,6 +125,7 @@ Step = Annotated[
     | StopProcess
     | DeliverMessage
     | AnswerAsk
+    | FindTurn
     | StartOwned
     | SendOwnerState
     | TellOwner,

@@ -190,7 +190,7 @@ def _leave(tx: Transaction) -> int:
     sequence = tx.state.running
     assert sequence is not None
     tx.state.running = None
-    tx.drop(steps.RunTurn, steps.DeliverMessage, steps.AnswerAsk)
+    tx.drop(steps.RunTurn, steps.DeliverMessage, steps.AnswerAsk, steps.FindTurn)
     return sequence
 
 

@@ -10,16 +10,15 @@ from pydantic import Field, JsonValue
 from turnhold.session.creation import Config
 from turnhold.session.errors import Rejection
 from turnhold.session.model import (
-    Answer,
     AskStatus,
     ClosedHow,
-    Control,
     HoldKind,
     ProcessStatus,
     SessionStatus,
     TurnError,
     TurnStatus,
 )
+from turnhold.session.questions import Answer, Control
 from turnhold.session.values import Content, Origin, Output, Record, Timestamp
 
 
@@ -266,6 +265,7 @@ class ReadRequest(Record):
     session: bool = True
     judge: Judge | None = None
     explain: bool = False
+    headroom: bool = False  # the Session with it: measuring the state costs milliseconds
 
 
 class ReadResult(Record):

@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.enums.v1 import QueryRejectCondition
+from temporalio.api.enums.v1 import QueryRejectCondition, WorkflowExecutionStatus
 from temporalio.api.query.v1 import WorkflowQuery
 from temporalio.api.workflowservice.v1 import QueryWorkflowRequest, SignalWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowExecutionDescription
@@ -25,6 +25,7 @@ from turnhold.temporal import failures, names
 
 QUERY_SECONDS = 1.7  # one query, its collisions included; with `PROBE_SECONDS`, reads end within 2 s
 PROBE_SECONDS = 0.25
+_CONTINUED = WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW
 AWAY_SECONDS = 0.6  # how long a connection that fails is tried again
 SIGNAL_SECONDS = 5.0
 CALL_SECONDS = 3.0  # start, describe, list
@@ -80,6 +81,8 @@ class Calls:
                 await asyncio.sleep(random.uniform(0.01, 0.05))
                 continue
             if response.HasField("query_rejected"):
+                if response.query_rejected.status == _CONTINUED:
+                    continue  # the run was the current one when the query came; there is a newer one
                 unclean = True
                 message.query_reject_condition = QueryRejectCondition.QUERY_REJECT_CONDITION_NONE
                 continue

@@ -18,6 +18,7 @@ from turnhold.session.carried import SessionInput
 from turnhold.session.commands import PUBLIC, Command, Move
 from turnhold.session.creation import NewSession
 from turnhold.session.hosting import Report
+from turnhold.session.receipts import MAY_WAIT
 from turnhold.session.values import OUTPUT, Output, merged
 from turnhold.session.views import (
     Explanation,
@@ -36,6 +37,7 @@ from turnhold.temporal.calls import CALL_SECONDS, Calls, bounded
 from turnhold.temporal.creation import Creation
 from turnhold.temporal.failures import Ended, Failure
 from turnhold.temporal.reader import Readers
+from turnhold.temporal.room import Rooms
 from turnhold.temporal.watch import Mark
 
 log = logging.getLogger(__name__)
@@ -70,6 +72,7 @@ class Gateway:
         self.on_command: Callable[[str], None] = lambda session_id: None
         self._calls = Calls(client)
         self._readers = Readers(self._query)
+        self._rooms = Rooms(self._calls.describe)
         self.asks = Asks(self.read)
 
     # --- creation -------------------------------------------------------------------------------
@@ -155,6 +158,8 @@ class Gateway:
         """
         request_id = command.request_id or new_request_id()
         command = command.but(request_id=request_id)
+        if command.operation in MAY_WAIT:
+            await self._rooms.check(session_id)
         try:
             await self._calls.signal(session_id, command.operation, command, request_id)
         except Ended:
@@ -190,7 +195,7 @@ class Gateway:
                 if not isinstance(error, Failure):
                     log.exception("the receipt of %s cannot be read", request_id)
                 found = None
-            if found is not None:
+            if found is not None and found.status != "pending":
                 return found
             await asyncio.sleep(min(pause, max(deadline - clock(), 0)))
             pause = min(pause * 2, 0.5)
@@ -293,13 +298,14 @@ class Gateway:
 
     async def _query(self, session_id: str, request: ReadRequest) -> ReadResult:
         queried = await self._calls.query(session_id, request)
+        self._rooms.answered(session_id)
         if not queried.unclean:
             return queried.result
         description = await self._calls.describe(session_id)
         return terminated.overlay(queried.result, description.close_time)
 
-    async def session(self, session_id: str) -> SessionView:
-        return (await self.read(session_id, ReadRequest())).session
+    async def session(self, session_id: str, *, headroom: bool = False) -> SessionView:
+        return (await self.read(session_id, ReadRequest(headroom=headroom))).session
 
     async def explain(self, session_id: str) -> Explanation:
         """Why the Session does not move. Answers within two seconds also when no worker does (S-94).

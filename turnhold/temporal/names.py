@@ -14,6 +14,7 @@ STOP_TURN = "stop_turn"
 STOP_PROCESS = "stop_process"
 DELIVER_MESSAGE = "deliver_message"
 ANSWER_ASK = "answer_ask"
+FIND_TURN = "find_turn"
 
 MEMO_SESSION = "turnhold"
 """Memo key: what creation decided (`creation.Creation`), so that a retry needs no worker."""

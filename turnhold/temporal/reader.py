@@ -32,6 +32,7 @@ class _Batch:
     request_ids: dict[str, None] = field(default_factory=dict[str, None])
     large: list[_Large] = field(default_factory=list[_Large])
     explain: bool = False
+    headroom: bool = False
     judging: bool = False
 
     @property
@@ -51,6 +52,7 @@ class _Batch:
         self.request_ids |= dict.fromkeys(request.request_ids)
         self.large += self._new(request)
         self.explain = self.explain or request.explain
+        self.headroom = self.headroom or request.headroom
         self.judging = self.judging or request.judge is not None
 
     def _new(self, request: ReadRequest) -> list[_Large]:
@@ -65,6 +67,7 @@ class _Batch:
             turns=tuple(item for item in self.large if isinstance(item, TurnsRequest)),
             ask_pages=tuple(item for item in self.large if isinstance(item, AsksRequest)),
             explain=self.explain,
+            headroom=self.headroom,
             judge=next((w.request.judge for w in self.waiters if w.request.judge), None),
         )
 
