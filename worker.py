@@ -28,13 +28,13 @@ from temporalio.worker import FixedSizeSlotSupplier, Worker, WorkerDeploymentCon
 
 from activities.calls import HostActivities
 from activities.host import Host
-from activities.journal import log_json_lines
 from activities.slots import ProcessSlots
 from turnhold.agents.definition import AgentDefinition, load_agents
 from turnhold.agents.errors import AgentLoadError
+from turnhold.journal import log_json_lines
 from turnhold.session import limits
-from turnhold.settings import Settings
-from turnhold.temporal import deployments, failures, names
+from turnhold.settings import Settings, misnamed
+from turnhold.temporal import deployments, failures, names, workers
 from turnhold.temporal.connection import CannotConnect, connect
 from turnhold.temporal.gateway import Gateway
 from workflows.session import Session
@@ -70,6 +70,8 @@ async def run(settings: Settings) -> None:
         WorkerError: it cannot run as it is configured, or not go on.
     """
     log_json_lines()
+    for complaint in misnamed(os.environ):
+        log.warning(complaint)
     stop, hurry = asyncio.Event(), asyncio.Event()
 
     loop = asyncio.get_running_loop()
@@ -126,8 +128,8 @@ class _Workers:
         self._hosting = self._hosting_worker(client) if hosting else None
 
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> None:
-        workers = [w for w in (self._starts, self._hosting, self._sessions) if w is not None]
-        running = [asyncio.create_task(worker.run()) for worker in workers]
+        parts = [w for w in (self._starts, self._hosting, self._sessions) if w is not None]
+        running = [asyncio.create_task(part.run()) for part in parts]
         tending = [asyncio.create_task(self._host.tend()), asyncio.create_task(self._tell_standing())]
         reasons = [asyncio.create_task(event.wait()) for event in (stop, self._host.exhausted)]
         log.info(
@@ -220,8 +222,8 @@ class _Workers:
             await asyncio.sleep(_CONNECT_RETRY_SECONDS if told is None else _STANDING_SECONDS)
 
 
-async def _shut_down(*workers: Worker | None) -> None:
-    await asyncio.gather(*(w.shutdown() for w in workers if w is not None and w.is_running))
+async def _shut_down(*parts: Worker | None) -> None:
+    await asyncio.gather(*(w.shutdown() for w in parts if w is not None and w.is_running))
 
 
 async def _connected(settings: Settings, stop: asyncio.Event) -> Client | None:
@@ -254,7 +256,10 @@ def _runtime(settings: Settings) -> Runtime:
         metrics = PrometheusConfig(bind_address=f"{settings.host}:{settings.metrics_port}")
     forwarding = LogForwardingConfig(logger=logging.getLogger("temporalio"))
     core_logs = LoggingConfig(filter=LoggingConfig.default.filter, forwarding=forwarding)
-    return Runtime(telemetry=TelemetryConfig(logging=core_logs, metrics=metrics))
+    return Runtime(
+        telemetry=TelemetryConfig(logging=core_logs, metrics=metrics),
+        worker_heartbeat_interval=timedelta(seconds=workers.BEAT_SECONDS),
+    )
 
 
 def main(arguments: Sequence[str] = ()) -> NoReturn:

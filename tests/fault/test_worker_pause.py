@@ -1,4 +1,4 @@
-"""A worker is stopped in the middle of everything, as a debugger or a starved machine does it, and goes on."""
+"""A worker is stopped amid everything, as a debugger or a starved machine does it, and goes on."""
 
 import asyncio
 import signal

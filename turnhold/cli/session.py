@@ -1,5 +1,7 @@
 """`turnhold session …`: create, look, feed, follow, release, close (`controls` has the stops)."""
 
+import asyncio
+import contextlib
 from collections.abc import Iterable
 from typing import Annotated, Any
 
@@ -13,13 +15,15 @@ from turnhold.cli.controls import control_commands
 from turnhold.cli.inputs import InputFile, Text
 from turnhold.cli.receipts import print_receipt
 from turnhold.cli.turn import turn_commands
-from turnhold.client import Client, Created, Problem, Unreachable
-from turnhold.session.views import EventPage, EventView, ReceiptView, SessionView, TurnView
+from turnhold.client import Client, Created, Problem, TurnholdError, Unreachable
+from turnhold.session.views import EventPage, EventView, ReceiptView, SessionListed, SessionView, TurnView
 
 session_commands = typer.Typer(help="Sessions: one conversation with an Agent each.", no_args_is_help=True)
 session_commands.add_typer(turn_commands, name="turn")
 session_commands.add_typer(ask_commands, name="ask")
 session_commands.add_typer(control_commands)
+
+_READS_AT_ONCE = 20
 
 Follow = Annotated[bool, typer.Option("--follow", help="Print the Turn's output until it has ended.")]
 
@@ -122,9 +126,23 @@ def ls(
         if as_json:
             output.document(page)
         else:
-            show.sessions(page.sessions, page.next_cursor)
+            show.sessions(page.sessions, await _counted(client, page.sessions), page.next_cursor)
 
     connection.call(url, api_key, work)
+
+
+async def _counted(client: Client, listed: Iterable[SessionListed]) -> dict[str, SessionView]:
+    """What the list has no room for, of each Session that is not closed and that a worker answers for."""
+    at_once = asyncio.Semaphore(_READS_AT_ONCE)
+    found: dict[str, SessionView] = {}
+
+    async def read(session_id: str) -> None:
+        async with at_once:
+            with contextlib.suppress(TurnholdError):
+                found[session_id] = await client.session(session_id)
+
+    await asyncio.gather(*(read(session.id) for session in listed if session.status != "closed"))
+    return found
 
 
 @session_commands.command(epilog="Example: turnhold session get $SESSION")
