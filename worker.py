@@ -17,22 +17,28 @@ from typing import Any, NoReturn
 from pydantic import ValidationError
 from temporalio.client import Client
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
-from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
+from temporalio.runtime import (
+    LogForwardingConfig,
+    LoggingConfig,
+    PrometheusConfig,
+    Runtime,
+    TelemetryConfig,
+)
 from temporalio.worker import FixedSizeSlotSupplier, Worker, WorkerDeploymentConfig, WorkerTuner
 
 from activities.calls import HostActivities
 from activities.host import Host
-from activities.journal import log_json_lines
 from activities.others import Others
 from activities.sealing import SealActivities
 from activities.sessions import SessionActivities
 from activities.slots import ProcessSlots
 from turnhold.agents.definition import AgentDefinition, load_agents
 from turnhold.agents.errors import AgentLoadError
+from turnhold.journal import log_json_lines
 from turnhold.session import limits
-from turnhold.settings import Settings
+from turnhold.settings import Settings, misnamed
 from turnhold.store.objects import Store, StoreUnusable
-from turnhold.temporal import deployments, failures, names
+from turnhold.temporal import deployments, failures, names, workers
 from turnhold.temporal.connection import CannotConnect, connect
 from turnhold.temporal.gateway import Gateway
 from turnhold.temporal.watch import Watcher
@@ -40,6 +46,7 @@ from workflows.session import Session
 
 log = logging.getLogger("turnhold.worker")
 
+SESSION_TASKS = 8  # at a time: more of them would only wait for this process inside it, and count as begun
 CONTROL_SLOTS = 64  # on top of every Process's Turn, so that a stop never waits behind Turns (S-58)
 _CONNECT_RETRY_SECONDS = 1.0
 _STANDING_SECONDS = 15.0  # how often a worker looks whether its version is current
@@ -71,6 +78,8 @@ async def run(settings: Settings) -> None:
         WorkerError: it cannot run as it is configured, or not go on.
     """
     log_json_lines()
+    for complaint in misnamed(os.environ):
+        log.warning(complaint)
     stop, hurry = asyncio.Event(), asyncio.Event()
 
     loop = asyncio.get_running_loop()
@@ -147,8 +156,8 @@ class _Workers:
         self._hosting = self._hosting_worker(client) if hosting else None
 
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> None:
-        workers = [w for w in (self._starts, self._hosting, self._sessions, self._sealing) if w is not None]
-        running = [asyncio.create_task(worker.run()) for worker in workers]
+        parts = [w for w in (self._starts, self._hosting, self._sessions, self._sealing) if w is not None]
+        running = [asyncio.create_task(part.run()) for part in parts]
         tending = [asyncio.create_task(self._host.tend()), asyncio.create_task(self._tell_standing())]
         reasons = [asyncio.create_task(event.wait()) for event in (stop, self._host.exhausted)]
         log.info(
@@ -187,6 +196,7 @@ class _Workers:
             activities=[*self._calls.at_hand, *SessionActivities(self._gateway).local],
             no_remote_activities=True,
             max_cached_workflows=self._settings.cached_sessions,
+            max_concurrent_workflow_tasks=SESSION_TASKS,
             sticky_queue_schedule_to_start_timeout=_STICKY,
             **self._versioning(),
         )
@@ -254,8 +264,8 @@ class _Workers:
             await asyncio.sleep(_CONNECT_RETRY_SECONDS if told is None else _STANDING_SECONDS)
 
 
-async def _shut_down(*workers: Worker | None) -> None:
-    await asyncio.gather(*(w.shutdown() for w in workers if w is not None and w.is_running))
+async def _shut_down(*parts: Worker | None) -> None:
+    await asyncio.gather(*(w.shutdown() for w in parts if w is not None and w.is_running))
 
 
 async def _connected(settings: Settings, stop: asyncio.Event) -> Client | None:
@@ -281,11 +291,17 @@ async def _connected(settings: Settings, stop: asyncio.Event) -> Client | None:
     return None
 
 
-def _runtime(settings: Settings) -> Runtime | None:
-    if settings.metrics_port is None:
-        return None
-    address = f"{settings.host}:{settings.metrics_port}"
-    return Runtime(telemetry=TelemetryConfig(metrics=PrometheusConfig(bind_address=address)))
+def _runtime(settings: Settings) -> Runtime:
+    """The SDK's core logs where this process does; its metrics are served if they have a port."""
+    metrics = None
+    if settings.metrics_port is not None:
+        metrics = PrometheusConfig(bind_address=f"{settings.host}:{settings.metrics_port}")
+    forwarding = LogForwardingConfig(logger=logging.getLogger("temporalio"))
+    core_logs = LoggingConfig(filter=LoggingConfig.default.filter, forwarding=forwarding)
+    return Runtime(
+        telemetry=TelemetryConfig(logging=core_logs, metrics=metrics),
+        worker_heartbeat_interval=timedelta(seconds=workers.BEAT_SECONDS),
+    )
 
 
 def main(arguments: Sequence[str] = ()) -> NoReturn:

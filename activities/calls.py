@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 from temporalio import activity
@@ -56,7 +57,7 @@ class HostActivities:
     @activity.defn(name=names.START_PROCESS)
     async def start_process(self, call: StartProcessCall) -> StartProcessResult:
         async with _heartbeating():
-            return await self._host.start_process(call)
+            return await self._host.start_process(call, late=_late())
 
     @activity.defn(name=names.START_PROCESS_HERE)
     async def start_process_here(self, call: StartProcessCall) -> StartProcessResult | None:
@@ -66,7 +67,7 @@ class HostActivities:
     @activity.defn(name=names.RUN_TURN)
     async def run_turn(self, call: RunTurnCall) -> TurnOutcome:
         async with _heartbeating():
-            return await self._host.run_turn(call)
+            return await self._host.run_turn(call, late=_late())
 
     @activity.defn(name=names.STOP_TURN)
     async def stop_turn(self, call: StopTurnCall) -> None:
@@ -93,6 +94,12 @@ class HostActivities:
             raise _gone() from None
 
 
+def _late() -> bool:
+    """Whether Temporal may have given this call up already: this host was paused, or cut off."""
+    underway = datetime.now(UTC) - activity.info().started_time
+    return underway.total_seconds() > limits.HEARTBEAT_TIMEOUT_SECONDS
+
+
 @asynccontextmanager
 async def _heartbeating() -> AsyncGenerator[None]:
     """Heartbeats from the host's loop, and the host's exceptions as Temporal knows them.
@@ -114,6 +121,11 @@ async def _heartbeating() -> AsyncGenerator[None]:
         raise _expected("the Turn's Process is gone", "turn_given_up") from None
     except Superseded:
         raise _expected("a newer call waits for this Turn", "superseded") from None
+    except asyncio.CancelledError:
+        cancelled = activity.cancellation_details()
+        if cancelled is None or cancelled.cancel_requested or cancelled.worker_shutdown:
+            raise
+        raise _expected("nobody waits for this call any more", "unawaited") from None
     finally:
         beating.cancel()
 

@@ -53,7 +53,7 @@ class Ghosts:
         doubtful: list[Process] = []
         gap = False
         while True:
-            gap = await self._absent(LOOK_SECONDS) or gap
+            gap = await self._stopped_within(LOOK_SECONDS) or gap
             processes = [p for p in self._processes.values() if p.status == "live"]
             try:
                 ended = await self._link.ended([p.session_id for p in processes])
@@ -67,14 +67,15 @@ class Ghosts:
             doubtful = await self._ask(processes if gap else doubtful)
             gap = False
 
-    async def _absent(self, seconds: float) -> bool:
-        """Let so much time pass; whether this host was stopped meanwhile, as Temporal would notice."""
+    async def _stopped_within(self, seconds: float) -> bool:
+        """Let so much time pass; True as soon as this host was stopped for longer than Temporal overlooks."""
         time = asyncio.get_running_loop().time
-        until, absent = time() + seconds, False
+        until = time() + seconds
         while (left := until - (before := time())) > 0:
             await asyncio.sleep(min(left, 1))
-            absent = absent or time() - before > GAP_SECONDS
-        return absent
+            if time() - before > GAP_SECONDS:
+                return True
+        return False
 
     def cancel(self) -> None:
         for task in self._tasks:

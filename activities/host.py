@@ -9,7 +9,7 @@ from activities.ghosts import Ghosts
 from activities.link import SessionLink
 from activities.others import OtherSessions
 from activities.process import Process
-from activities.waiting import ProcessUnknown
+from activities.waiting import ProcessUnknown, Superseded
 from turnhold.agents.definition import AgentDefinition
 from turnhold.session.hosting import (
     AnswerAskCall,
@@ -68,12 +68,16 @@ class Host:
 
     # --- calls ----------------------------------------------------------------------------------
 
-    async def start_process(self, call: StartProcessCall) -> StartProcessResult:
+    async def start_process(self, call: StartProcessCall, *, late: bool = False) -> StartProcessResult:
         """Run `init` (S-20). A repeated call waits for the same start.
+
+        `late`: it was under way for so long that its Session may have given it up, and is asked first.
 
         Raises:
             ProcessUnknown: this host takes no Process now; nothing has begun.
         """
+        if late:
+            await self._refuse_unless_expected(call.session.id, call.epoch)
         process = self._processes.get(call.session.id)
         if process is None or process.epoch < call.epoch:
             if self.draining:
@@ -111,19 +115,24 @@ class Host:
         except ProcessUnknown:
             return None
 
-    async def run_turn(self, call: RunTurnCall) -> TurnOutcome:
+    async def run_turn(self, call: RunTurnCall, *, late: bool = False) -> TurnOutcome:
         """Begin this Turn or attach to it, and wait for its outcome (S-13).
 
-        The end of this wait is never a stop of the Turn.
+        The end of this wait is never a stop of the Turn. `late`: as for `start_process`; a handler
+        must not begin once its Turn has ended for everybody else (S-26).
 
         Raises:
             ProcessUnknown: nothing of the call has begun.
             GivenUp: it had begun, and nobody can tell how it ended.
             Superseded: a newer call waits.
         """
+        if late:
+            await self._refuse_unless_expected(call.session_id, call.epoch)
         process = self._find(call.session_id, call.epoch)
         if process is None:
             raise ProcessUnknown
+        if call.first and process.turn is not None and process.turn.id == call.turn_id:
+            raise Superseded
         turn = process.begin(call)
         try:
             return await turn.wait()
@@ -188,6 +197,15 @@ class Host:
             if longest.idle_seconds >= ROOMY_AFTER_SECONDS:
                 log.info("hibernated to make room", extra=longest.ids)
                 longest.hibernate()
+
+    async def _refuse_unless_expected(self, session_id: str, epoch: int) -> None:
+        """Raises ProcessUnknown where a Session does not say that it counts on this epoch."""
+        try:
+            expected = await self._link.expects(session_id, epoch)
+        except Exception as error:
+            raise ProcessUnknown from error
+        if not expected:
+            raise ProcessUnknown
 
     # --- the registry ---------------------------------------------------------------------------
 

@@ -87,7 +87,7 @@ class Others:
         )
         command = commands.Spawn(
             idempotency_key=key,
-            fingerprint=ids.digest(what.fingerprint(), "independent" if independent else "owned"),
+            fingerprint=ids.digest(what.fingerprint_as_given(), "independent" if independent else "owned"),
             caller=turn.origin,
             turn_id=turn.turn_id,
             epoch=turn.epoch,

@@ -3,13 +3,14 @@
 import asyncio
 import contextlib
 import logging
+import os
 import socket
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import uvicorn
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
@@ -18,11 +19,12 @@ from api import agents, controls, docs, events, people, problems, receipts, sess
 from api.auth import Authenticator, is_loopback
 from api.front import Front
 from api.metrics import Metrics
+from api.parameters import no_repetition
 from api.services import Services
 from turnhold.agents.definition import load_agents
-from turnhold.keys import load
+from turnhold.keys import is_exposed, load
 from turnhold.session.errors import Refused
-from turnhold.settings import Settings
+from turnhold.settings import Settings, misnamed
 from turnhold.store.objects import Store, StoreUnusable
 from turnhold.temporal.connection import connect
 from turnhold.temporal.gateway import Gateway
@@ -90,6 +92,7 @@ def create_app(settings: Settings, store: Store | None = None) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         lifespan=lifespan,
+        dependencies=[Depends(no_repetition)],
     )
     app.add_exception_handler(Refused, problems.on_refused)
     app.add_exception_handler(RequestValidationError, problems.on_invalid)
@@ -183,6 +186,8 @@ async def serve(
         raise CannotServe(
             f"without keys the API serves loopback only, not {settings.host}: set TURNHOLD_KEYS_FILE"
         )
+    for complaint in (*misnamed(os.environ), *_exposed(settings)):
+        _log.warning(complaint)
     try:
         store = _open(settings)
         if failure := await store.check():
@@ -205,8 +210,13 @@ async def serve(
         raise CannotServe("the API did not start; the log says why")
 
 
+def _exposed(settings: Settings) -> Iterator[str]:
+    if settings.keys_file is not None and is_exposed(settings.keys_file):
+        yield f"others than its owner can read or change the keys file {settings.keys_file}: chmod 600 it"
+
+
 def _announce(url: str) -> None:
-    _log.warning("listening on %s", url)
+    _log.info("listening on %s", url)
 
 
 async def _end(server: uvicorn.Server, stop: asyncio.Event) -> None:

@@ -1,7 +1,9 @@
 """What happens to every request before it is routed: an ID, the caller, a body within bounds."""
 
 import logging
+import re
 import time
+from urllib.parse import unquote
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -14,6 +16,7 @@ from turnhold.session.errors import Refused
 from turnhold.temporal.gateway import new_request_id
 
 _log = logging.getLogger("turnhold.api")
+_SLASH = re.compile(b"%2[fF]")
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 
 
@@ -29,6 +32,7 @@ class Front:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        scope["path"] = _path(scope)
         state = scope.setdefault("state", {})
         state["request_id"] = new_request_id()
         started = time.perf_counter()
@@ -43,7 +47,8 @@ class Front:
         try:
             await self._pass(scope, receive, counted)
         except Exception:
-            _log.exception("request %s failed: %s %s", state["request_id"], scope["method"], _route(scope))
+            ids = {"request_id": state["request_id"]}
+            _log.exception("a request failed: %s %s", scope["method"], _route(scope), extra=ids)
             if not status:
                 bug = problems.problem(
                     "internal_error",
@@ -70,6 +75,14 @@ class Front:
             await response(scope, receive, send)
             return
         await self._app(scope, receive, send)
+
+
+def _path(scope: Scope) -> str:
+    """The path with its segments as they were sent: an encoded slash is part of an ID, and no border."""
+    raw: bytes = scope.get("raw_path") or b""
+    if _SLASH.search(raw) is None:
+        return scope["path"]
+    return unquote(_SLASH.sub(b"%252F", raw).decode("ascii"))
 
 
 def _route(scope: Scope) -> str:

@@ -1,9 +1,11 @@
 """Query parameters and headers: exact, never clamped, unknown ones refused."""
 
 import re
+from collections import Counter
 from typing import Annotated, Any
 
-from fastapi import Header
+from fastapi import Header, Request
+from fastapi.exceptions import RequestValidationError
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
@@ -11,6 +13,8 @@ from turnhold.session import limits
 from turnhold.session.events import KINDS
 from turnhold.session.model import AskStatus, SessionStatus, TurnStatus
 
+_REPEATABLE = "kind"
+_SINGLE_HEADERS = ("Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID")
 _DIGITS = re.compile(r"[0-9]{1,16}")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]")
 _DECIMAL = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?")
@@ -47,6 +51,18 @@ Text = Annotated[str, Field(min_length=1), NoNul]
 Kind = Annotated[
     str, AfterValidator(_known_kind), Field(json_schema_extra={"enum": [*KINDS]}, description="event kind")
 ]
+
+
+async def no_repetition(request: Request) -> None:
+    """Raises RequestValidationError where a parameter or header is given twice that has one value.
+
+    Which of them would count is the framework's choice: two parties to a request could read it differently.
+    """
+    given = Counter(name for name, _ in request.query_params.multi_items() if name != _REPEATABLE)
+    twice = [("query", name) for name, count in given.items() if count > 1]
+    twice += [("header", name) for name in _SINGLE_HEADERS if len(request.headers.getlist(name)) > 1]
+    if twice:
+        raise RequestValidationError([{"type": "repeated", "loc": t, "msg": "is given twice"} for t in twice])
 
 
 class Query(BaseModel):

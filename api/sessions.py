@@ -62,12 +62,13 @@ async def create_session(
     agent = wired.agents.get(body.agent)
     if agent is None:
         raise Failure("agent_not_found", f"There is no Agent {body.agent}.")
+    config = Config.resolve(agent.settings, *([body.config] if body.config else []))
     made = await wired.gateway.create(
         NewSession(
             agent=body.agent,
             environment=caller.environment,
             seed=secrets.token_hex(8),
-            config=Config.resolve(agent.settings, *([body.config] if body.config else [])),
+            config=config,
             key=body.key,
             metadata=body.metadata,
             input=body.input or (),
@@ -77,7 +78,8 @@ async def create_session(
         ),
         creation.session_id(caller.environment, body.agent, body.key, _scope(caller, idempotency_key)),
         idempotency_key=idempotency_key,
-        fingerprint=body.fingerprint(),
+        fingerprint=body.fingerprint(config),
+        fingerprint_as_given=body.fingerprint_as_given(),
     )
     if made.replay:
         response.status_code = 200

@@ -311,12 +311,13 @@ class Client:
         after: int = 0,
         kinds: Sequence[str] = (),
         on_lost: Callable[[TurnholdError], None] | None = None,
+        on_back: Callable[[], None] | None = None,
     ) -> AsyncGenerator[EventView | Gap]:
         """Every retained event after a sequence, exactly once, as it happens (S-81).
 
         Ends when the Session has ended. A connection that breaks is made again from the last
         sequence, without limit, and so is one that a server cannot serve for now (503, 429);
-        `on_lost` is told why each time. Close the iterator
+        `on_lost` is told why each time, and `on_back` when it is there again. Close the iterator
         (`contextlib.aclosing`) when you stop early.
 
         Raises:
@@ -328,6 +329,8 @@ class Client:
             try:
                 async with aclosing(self._connection(session_id, position, kinds)) as connection:
                     async for item in connection:
+                        if item is None and failures and on_back:
+                            on_back()
                         connected, failures = True, 0
                         if item is None:
                             continue

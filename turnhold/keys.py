@@ -4,6 +4,7 @@ The file is a JSON list of `{name, environment, sha256, permissions}`. A key its
 when it is made, and is stored nowhere: it has 256 random bits, so a plain hash is enough.
 """
 
+import contextlib
 import hashlib
 import os
 import secrets
@@ -84,11 +85,36 @@ def add(path: Path, key: StoredKey) -> None:
     stored = load(path) if path.exists() else ()
     if any((other.environment, other.name) == (key.environment, key.name) for other in stored):
         raise KeysFileError(f"{path} already holds a key named {key.name} in {key.environment}")
+    _write(path, (*stored, key))
+
+
+def remove(path: Path, name: str, environment: str) -> StoredKey:
+    """Takes a key out of the file, and answers it.
+
+    Raises:
+        KeysFileError: as `load`, or there is no such key, or the file cannot be written.
+    """
+    stored = load(path)
+    removed = next((key for key in stored if (key.environment, key.name) == (environment, name)), None)
+    if removed is None:
+        raise KeysFileError(f"{path} holds no key named {name} in {environment}")
+    _write(path, tuple(key for key in stored if key is not removed))
+    return removed
+
+
+def is_exposed(path: Path) -> bool:
+    """Whether others than its owner may read or change the file."""
+    with contextlib.suppress(OSError):
+        return bool(path.stat().st_mode & 0o077)
+    return False
+
+
+def _write(path: Path, stored: tuple[StoredKey, ...]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(_STORED.dump_json((*stored, key), indent=2) + b"\n")
+            file.write(_STORED.dump_json(stored, indent=2) + b"\n")
         Path(temporary).replace(path)
     except OSError as error:
         raise KeysFileError(f"cannot write the keys file {path}: {error.strerror}") from error

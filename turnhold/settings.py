@@ -3,6 +3,8 @@
 The table in the README lists the same names; a test holds the two together.
 """
 
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,10 +15,14 @@ Role = Literal["workflow", "host"]
 CommaSeparated = Annotated[tuple[str, ...], NoDecode]
 
 
+_PREFIX = "TURNHOLD_"
+_ELSEWHERE = ("URL", "API_KEY", "SCRATCH")  # of the command line, and of the scripted Agent
+
+
 class Settings(BaseSettings):
     """Configuration of the API and worker processes. Durations are seconds."""
 
-    model_config = SettingsConfigDict(env_prefix="TURNHOLD_", env_ignore_empty=True, extra="ignore")
+    model_config = SettingsConfigDict(env_prefix=_PREFIX, env_ignore_empty=True, extra="ignore")
 
     host: str = Field(default="127.0.0.1", description="address the API listens on")
     port: int = Field(
@@ -85,3 +91,14 @@ class Settings(BaseSettings):
     def deployment_name(self) -> str:
         """`NAME:BUILD`, or `unversioned`."""
         return f"{self.deployment}:{self.build_id}" if self.deployment else "unversioned"
+
+
+def misnamed(names: Iterable[str]) -> Iterator[str]:
+    """A line for each of these environment variables that looks like a setting of ours and is none."""
+    known = [*_ELSEWHERE, *(field.upper() for field in Settings.model_fields)]
+    for name in sorted(names):
+        rest = name.upper().removeprefix(_PREFIX)
+        if name.upper().startswith(_PREFIX) and rest not in known:
+            nearest = get_close_matches(rest, known, n=1)
+            hint = f": {_PREFIX}{nearest[0]}?" if nearest else ""
+            yield f"{name} is no setting, and has no effect{hint}"

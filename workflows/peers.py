@@ -41,7 +41,7 @@ async def start(
         call = peers.StartSessionCall(session_id=step.session_id, new=new, key=step.key)
         started = await _ask(names.START_SESSION, call, peers.Started, _UNTIL_DONE)
         return _ended(started), None
-    made = Creation.of(new, step.session_id, step.key, None)
+    made = Creation.of(new, step.session_id, idempotency_key=step.key)
     snapshot = ownership.snapshot(state)
     try:
         child = await workflow.start_child_workflow(

@@ -3,6 +3,7 @@
 import asyncio
 import time
 
+import httpx2
 import pytest
 
 from tests.fault.conftest import appended, one_more_worker
@@ -58,7 +59,9 @@ async def test_s3_an_api_killed_amid_keyed_enqueues_makes_no_turn_twice_and_lose
     assert sorted(appended(own_stack, "runs"), key=int) == [str(number) for number in range(ENQUEUES)]
 
 
-async def test_s92_a_closed_session_is_read_again_once_a_worker_is_back(own_stack: Stack, own_client: Client):
+async def test_s92_a_killed_worker_is_missed_and_a_closed_session_is_read_again_once_one_is_back(
+    own_stack: Stack, own_client: Client
+):
     created = await own_client.create_session("script", input="say hi")
     session_id = created.session.id
     await settled(own_client, session_id, created.turn.id)
@@ -70,7 +73,17 @@ async def test_s92_a_closed_session_is_read_again_once_a_worker_is_back(own_stac
     with pytest.raises(TurnholdError, match="worker_unavailable"):
         await own_client.session(session_id)
     assert time.monotonic() - began < 4
-    await one_more_worker(own_stack)
+    async with httpx2.AsyncClient(base_url=own_stack.api_url, trust_env=False) as http:
+
+        async def ready() -> bool:
+            return (await http.get("/readyz")).is_success
+
+        async def unready() -> bool:
+            return not await ready()
+
+        await poll(unready, deadline=40, interval=0.5, what="an API that is not ready")
+        await one_more_worker(own_stack)
+        await poll(ready, what="an API that is ready")
     await poll(lambda: _closed(own_client, session_id))
     assert await timeline(own_client, session_id) == before
 

@@ -4,7 +4,7 @@ import asyncio
 from datetime import datetime, timedelta
 from statistics import quantiles
 
-from tests.fault.conftest import SLOTS, recorded, temporal
+from tests.fault.conftest import SLOTS, recorded
 from tests.harness import poll, settled, timeline
 from turnhold.cli.stack import Stack
 from turnhold.client import Client
@@ -18,9 +18,8 @@ async def test_s22_s58_a_full_host_stops_every_turn_at_once_and_then_makes_room(
     turns = {made.turn.id: made.session.id for made in created}
     await poll(lambda: turns.keys() <= recorded(slots, "begun").keys(), what="every Turn")
     late = await client.create_session("recorder", input="0")
-    by_hand = await temporal(slots)
-    handles = {turn_id: by_hand.get_workflow_handle(turns[turn_id]) for turn_id in turns}
-    await asyncio.gather(*(h.signal("interrupt", {"turn_id": turn_id}) for turn_id, h in handles.items()))
+    receipts = await asyncio.gather(*(client.interrupt_turn(turns[turn_id], turn_id) for turn_id in turns))
+    assert {receipt.status for receipt in receipts} == {"accepted"}
 
     seen_after: list[float] = []
     for turn_id, session_id in turns.items():
@@ -47,4 +46,4 @@ async def test_s22_s58_a_full_host_stops_every_turn_at_once_and_then_makes_room(
     assert stopped
     assert set(stopped) == {"hibernated"}
     for session_id in (*turns.values(), late.session.id):
-        await by_hand.get_workflow_handle(session_id).signal("cancel")
+        await client.cancel(session_id)

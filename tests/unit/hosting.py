@@ -48,6 +48,9 @@ class Link:
         return self.gone & set(session_ids)
 
     async def expects(self, session_id: str, epoch: int) -> bool:
+        if self.down:
+            self.down -= 1
+            raise ConnectionError("Temporal is away")
         return session_id not in self.gone and self.expected.get(session_id, epoch) == epoch
 
     @property

@@ -4,6 +4,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,8 +16,10 @@ from api.app import CannotServe, create_app, serve
 from api.bodies import CreateBody
 from turnhold.agents.definition import agent
 from turnhold.session import ids
+from turnhold.session.creation import Config, NewSession
 from turnhold.session.errors import STATUS
 from turnhold.settings import Settings
+from turnhold.temporal.creation import Creation
 
 SESSION = ids.session_id("default", "any")
 PATH = f"/v1/sessions/{SESSION}"
@@ -160,7 +163,9 @@ def test_s3_an_idempotency_key_is_1_to_255_printable_ascii(api: TestClient, key:
         ("/v1/sessions/ses_x", "session_not_found"),
         (f"/v1/sessions/{ids.session_id('other', 'any')}", "session_not_found"),
         (f"/v1/sessions/{SESSION.upper()}", "session_not_found"),
-        ("/v1/sessions/..%2F..", "route_not_found"),
+        ("/v1/sessions/..%2F..", "session_not_found"),
+        (f"{PATH}%2fexplain", "session_not_found"),
+        ("/v1%2Fagents", "route_not_found"),
         (f"{PATH}/turns/trn_!", "turn_not_found"),
         (f"{PATH}/turns/{SESSION}", "turn_not_found"),
         (f"{PATH}/receipts/req_", "receipt_not_found"),
@@ -172,6 +177,26 @@ def test_s3_an_idempotency_key_is_1_to_255_printable_ascii(api: TestClient, key:
 )
 def test_an_id_of_the_wrong_form_is_not_found(api: TestClient, path: str, code: str) -> None:
     assert_problem(api.get(path), code)
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "where"),
+    [
+        ("/v1/sessions?limit=1&limit=2", [], ["query", "limit"]),
+        (f"{PATH}/events?after=1&after=1&kind=turn.output&kind=turn.running", [], ["query", "after"]),
+        (f"{PATH}/events", [("Last-Event-ID", "1"), ("Last-Event-ID", "2")], ["header", "Last-Event-ID"]),
+    ],
+)
+def test_what_has_one_value_is_given_once(
+    api: TestClient, path: str, headers: list[tuple[str, str]], where: list[str]
+) -> None:
+    body = assert_problem(api.get(path, headers=headers), "invalid_request")
+    assert [error["loc"] for error in body["errors"]] == [where]
+
+
+def test_s3_a_request_has_one_idempotency_key(api: TestClient) -> None:
+    headers = [("Idempotency-Key", "a"), ("Idempotency-Key", "b")]
+    assert_problem(api.post(f"{PATH}/close", headers=headers), "invalid_request")
 
 
 def test_a_wrong_method_names_the_right_ones(api: TestClient) -> None:
@@ -221,7 +246,7 @@ def test_an_unhandled_exception_shows_nothing_of_itself(
     response = api.get(f"{PATH}/events")
     body = assert_problem(response, "internal_error")
     assert "secret" not in response.text
-    assert body["request_id"] in caplog.text
+    assert body["request_id"] in [getattr(record, "request_id", None) for record in caplog.records]
 
 
 # --- keys --------------------------------------------------------------------------------------------
@@ -317,10 +342,40 @@ async def test_without_keys_it_serves_loopback_only() -> None:
 
 def test_s3_two_ways_of_writing_a_creation_have_one_fingerprint() -> None:
     def of(**body: Any) -> str:
-        return CreateBody.model_validate({"agent": "a", **body}).fingerprint()
+        created = CreateBody.model_validate({"agent": "a", **body})
+        return created.fingerprint(Config.resolve({}, *([created.config] if created.config else [])))
 
     assert of(input="hi") == of(input=[{"type": "text", "text": "hi"}], metadata={}, key=None)
     assert of(config={"max_turn_duration": "PT1M"}) == of(config={"max_turn_duration": 60})
-    assert of() == of(config={}) == of(config=None)
+    assert of() == of(config={}) == of(config=None) == of(config={"stop_deadline": 10, "queue_limit": 1000})
     different = [of(), of(input="hi"), of(config={"hibernate_after_idle": None}), of(key="k")]
     assert len(set(different)) == 4
+
+
+def test_s3_a_retry_as_it_was_written_stays_one_when_the_agent_changes() -> None:
+    def of(default: int, **config: Any) -> Creation:
+        body = CreateBody.model_validate({"agent": "a", "config": config})
+        assert body.config
+        resolved = Config.resolve({"stop_deadline": default}, body.config)
+        new = NewSession(
+            agent="a",
+            environment="default",
+            seed="s",
+            config=resolved,
+            request_id="req_12345678",
+            created_at=datetime(2026, 1, 1, tzinfo=UTC),
+        )
+        return Creation.of(
+            new,
+            SESSION,
+            idempotency_key="k",
+            fingerprint=body.fingerprint(resolved),
+            fingerprint_as_given=body.fingerprint_as_given(),
+        )
+
+    first = of(10)
+    assert of(10).repeats(first)
+    assert of(10, stop_deadline=10).repeats(first), "written out"
+    assert of(20).repeats(first), "the same words, though the Agent has another default by now"
+    assert not of(20, stop_deadline=20).repeats(first)
+    assert not of(10, queue_limit=5).repeats(first)

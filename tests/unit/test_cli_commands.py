@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -149,12 +150,14 @@ def test_ls_never_cuts_an_id(server: Server, run: Run, monkeypatch: pytest.Monke
     monkeypatch.setenv("COLUMNS", "20")
     rows = [session_view(held=True, asking=True), session_view(key="日本", status="closed")]
     server.on("GET", "/v1/sessions", 200, {"sessions": rows, "next_cursor": None})
+    counted = session_view(running_turn_id=TURN["id"], queued_turns=3)
+    server.on("GET", f"/v1/sessions/{SESSION}", 200, counted)
     code, out, _ = run("session", "ls", "--agent", "script", "--status", "open", "--held", "--limit", "5")
     assert code == 0
     lines = out.splitlines()
     assert len(lines) == 3
     assert all(line.startswith(f"{SESSION}  script  ") for line in lines[1:])
-    assert "resume, answer" in lines[1]
+    assert "resume, answer  running, 3 queued  " in lines[1]
     columns = [
         cell_len(line.split(word)[0]) for line, word in zip(lines, ("STATUS", "open", "closed"), strict=True)
     ]
@@ -165,6 +168,30 @@ def test_ls_never_cuts_an_id(server: Server, run: Run, monkeypatch: pytest.Monke
         "held": "true",
         "limit": "5",
     }
+
+
+def test_s92_ls_does_without_the_workers_that_could_tell_what_is_queued(server: Server, run: Run):
+    server.on("GET", "/v1/sessions", 200, {"sessions": [session_view(held=False)], "next_cursor": None})
+    problem = {"status": 503, "code": "worker_unavailable", "title": "Away", "detail": "Nobody answers."}
+    server.on("GET", f"/v1/sessions/{SESSION}", 503, problem)
+    code, out, err = run("session", "ls")
+    assert (code, err) == (0, "")
+    assert "  open    -          ?  " in out.splitlines()[1]
+
+
+def test_turns_are_listed(server: Server, run: Run):
+    failed = {**TURN, "sequence": 2, "status": "failed"}
+    failed["error"] = {"code": "handler_failed", "type": "E", "message": "m"}
+    path = f"/v1/sessions/{SESSION}/turns"
+    server.on("GET", path, 200, {"turns": [TURN, failed], "next_after": 2})
+    code, out, _ = run("session", "turn", "ls", SESSION, "--limit", "2", "--status", "failed")
+    assert code == 0
+    assert dict(server.requests[0].url.params) == {"after": "0", "limit": "2", "status": "failed"}
+    header, first, second, more = out.splitlines()
+    assert header.split() == ["NUMBER", "TURN", "STATUS", "REASON", "CREATED"]
+    assert first.split()[:4] == ["1", TURN["id"], "completed", "-"]
+    assert second.split()[:4] == ["2", TURN["id"], "failed", "handler_failed"]
+    assert more == "more: --after 2"
 
 
 def test_get_names_each_hold_with_the_command_that_releases_it(server: Server, run: Run):
@@ -412,6 +439,26 @@ def test_key_new_prints_the_key_once_and_stores_its_hash(run: Run, tmp_path: Pat
     assert secret not in path.read_text()
     code, _, err = run("key", "new", "cd", "--keys-file", str(path))
     assert (code, len(err.splitlines())) == (1, 1)
+
+
+def test_keys_are_listed_and_removed(run: Run, tmp_path: Path):
+    file = ("--keys-file", str(tmp_path / "keys.json"))
+    run("key", "new", "all", *file)
+    run("key", "new", "reader", "--permission", "sessions.read", *file)
+    code, out, _ = run("key", "ls", *file)
+    assert code == 0
+    assert [line.split() for line in out.splitlines()[1:]] == [
+        ["all", "default", "everything"],
+        ["reader", "default", "sessions.read"],
+    ]
+    assert run("key", "rm", "all", *file)[0] == 0
+    assert [key["name"] for key in json.loads(run("key", "ls", *file, "--json")[1])["keys"]] == ["reader"]
+    code, _, err = run("key", "rm", "all", *file)
+    assert (code, len(err.splitlines())) == (1, 1)
+
+
+def test_the_version_is_told(run: Run):
+    assert run("--version") == (0, f"turnhold {version('turnhold')}\n", "")
 
 
 def every_command() -> list[tuple[str, ...]]:

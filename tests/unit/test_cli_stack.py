@@ -14,6 +14,7 @@ import pytest
 from turnhold.cli import stack as module
 from turnhold.cli.children import Child, StackError, free_port, is_free, stop_all
 from turnhold.cli.stack import Plan, Stack
+from turnhold.settings import misnamed
 
 PYTHON = [sys.executable, "-c"]
 
@@ -148,3 +149,11 @@ def test_settings_that_make_no_sense_end_with_2(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(module.BadSettings, match="TURNHOLD_PORT: Input should be a valid integer") as caught:
         module.run_api()
     assert caught.value.exit_code == 2
+
+
+def test_a_name_that_is_nearly_a_setting_is_told():
+    names = ["TURNHOLD_PROT", "TURNHOLD_PORT", "TURNHOLD_URL", "turnhold_grace", "TURNHOLD_XYZZY", "PATH"]
+    assert list(misnamed(names)) == [
+        "TURNHOLD_PROT is no setting, and has no effect: TURNHOLD_PORT?",
+        "TURNHOLD_XYZZY is no setting, and has no effect",
+    ]

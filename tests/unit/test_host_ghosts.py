@@ -10,7 +10,7 @@ import pytest
 from activities import ghosts
 from activities import host as host_module
 from activities.host import Host
-from activities.waiting import GivenUp, ProcessUnknown
+from activities.waiting import GivenUp, ProcessUnknown, Superseded
 from tests.harness import poll
 from tests.unit.hosting import SESSION, Link, make_host, start_call, turn_call
 from turnhold.scripted import script
@@ -52,6 +52,34 @@ async def test_s26_a_process_whose_session_is_gone_stops_by_itself():
     with pytest.raises(GivenUp):
         await turn
     assert host.occupied == 0
+
+
+async def test_s26_a_call_that_comes_late_begins_only_what_its_session_still_waits_for():
+    link = Link()
+    host = make_host(script, link=link)
+    link.expected[SESSION] = 2
+    with pytest.raises(ProcessUnknown):
+        await host.start_process(start_call("script"), late=True)
+    assert host.occupied == 0
+    await host.start_process(start_call("script", epoch=2), late=True)
+    assert (await host.run_turn(turn_call("epoch", epoch=2, first=True), late=True)).how == "completed"
+    link.expected[SESSION] = 3
+    with pytest.raises(ProcessUnknown):
+        await host.run_turn(turn_call("crash", number=2, epoch=2, first=True), late=True)
+    link.down = 1
+    with pytest.raises(ProcessUnknown):
+        await host.run_turn(turn_call("crash", number=2, epoch=2, first=True), late=True)
+    assert host.occupied == 1, "nothing has begun"
+
+
+async def test_s24_a_first_call_that_comes_behind_another_takes_nobodys_place():
+    host = make_host(script)
+    await host.start_process(start_call("script"))
+    attached = asyncio.create_task(host.run_turn(turn_call("sleep 0.2\nreturn 7")))
+    await asyncio.sleep(0)
+    with pytest.raises(Superseded):
+        await host.run_turn(turn_call("sleep 0.2\nreturn 7", first=True))
+    assert (await attached).result == 7
 
 
 async def test_s26_a_process_without_turns_or_without_anybody_waiting_stops(monkeypatch):

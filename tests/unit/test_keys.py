@@ -35,6 +35,26 @@ def test_a_name_is_taken_once_per_environment(tmp_path: Path):
     keys.add(path, key.model_copy(update={"environment": "other"}))
 
 
+def test_a_key_is_removed_by_name_and_environment(tmp_path: Path):
+    path = tmp_path / "keys.json"
+    key = keys.StoredKey(name="a", sha256=keys.digest("x"))
+    other = key.model_copy(update={"environment": "other"})
+    for stored in (key, other):
+        keys.add(path, stored)
+    assert keys.remove(path, "a", "default") == key
+    assert keys.load(path) == (other,)
+    with pytest.raises(keys.KeysFileError, match="holds no key named a in default"):
+        keys.remove(path, "a", "default")
+
+
+def test_a_file_that_others_may_read_is_exposed(tmp_path: Path):
+    path = tmp_path / "keys.json"
+    keys.add(path, keys.StoredKey(name="a", sha256=keys.digest("x")))
+    assert not keys.is_exposed(path)
+    path.chmod(0o640)
+    assert keys.is_exposed(path)
+
+
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [

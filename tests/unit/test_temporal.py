@@ -1,5 +1,6 @@
 """The pure parts of what speaks to Temporal: payloads, the list's query, terminated Sessions."""
 
+import json
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -10,7 +11,7 @@ from turnhold.session.errors import Rejection
 from turnhold.session.questions import TextControl
 from turnhold.session.values import JsonPart, Origin, TextPart
 from turnhold.session.views import AskPage, AskView, ReadResult, ReceiptView, SessionView, TurnView
-from turnhold.temporal import failures, terminated
+from turnhold.temporal import creation, failures, terminated
 from turnhold.temporal.calls import bounded
 from turnhold.temporal.creation import Creation, session_id
 from turnhold.temporal.listing import Filter, query
@@ -86,12 +87,30 @@ def test_a_summary_fits_whatever_the_key() -> None:
         created_at=NOW,
         input=(TextPart(text="hi"),),
     )
-    made = Creation.of(new, SESSION, None, "fingerprint")
+    made = Creation.of(new, SESSION, fingerprint="fingerprint")
     assert len(made.summary().encode()) <= 200
     assert made.fingerprint is None
     first = made.turn(SESSION, new.input)
     assert first is not None
     assert (first.sequence, first.input) == (1, new.input)
+
+
+@pytest.mark.parametrize("key", ["k", "é" * 200, "\\" * 200, "\U0001f600" * 200])
+def test_s2_a_search_attribute_holds_as_much_of_a_key_as_temporal_takes(key: str) -> None:
+    new = NewSession(
+        agent="a",
+        environment="default",
+        seed="s",
+        config=Config(),
+        key=key,
+        request_id="req_12345678",
+        created_at=NOW,
+    )
+    shown = Creation.of(new, SESSION).attributes().get(creation.KEY)
+    assert shown is not None
+    assert key.startswith(shown)
+    assert len(shown) >= 160 or shown == key
+    assert len(json.dumps(shown)) <= 2048
 
 
 def test_the_lists_query_never_lets_a_value_out_of_its_quotes() -> None:

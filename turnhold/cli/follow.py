@@ -73,15 +73,21 @@ def follow(
 
     def lost(error: TurnholdError) -> None:
         nonlocal told
-        text = f"connection lost ({error}); going on from event {position}"
-        if isinstance(error, Problem) and error.code == "worker_unavailable":
-            text = "no worker answers; waiting for one"
+        text = f"connection to {url} lost; reconnecting"
+        if isinstance(error, Problem):
+            waits = "no worker answers" if error.code == "worker_unavailable" else error.detail.rstrip(".")
+            text = f"{waits}; trying again"
         if text != told:
             told = text
             screen.remark(text)
 
+    def back() -> None:
+        nonlocal told
+        told = ""
+        screen.remark(f"connected again; going on after event {position}")
+
     async def watch(client: Client) -> None:
-        nonlocal position, told
+        nonlocal position
         ended = False
         if turn_id is not None:
             with contextlib.suppress(TurnholdError):
@@ -92,13 +98,12 @@ def follow(
             if on_event is None and not read_only and at_a_terminal():
                 questions = Questions(client, session_id, turn_id, screen.remark)
                 opened.callback(questions.close)
-            stream = client.stream(session_id, after=since, on_lost=lost)
+            stream = client.stream(session_id, after=since, on_lost=lost, on_back=back)
             async for event in await opened.enter_async_context(contextlib.aclosing(stream)):
                 if isinstance(event, Gap):
                     position = event.retained_after
                     screen.remark(f"events up to {position} are no longer kept")
                     continue
-                told = ""
                 if questions is not None:
                     questions.make_way()
                 show_event(event)

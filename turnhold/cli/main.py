@@ -4,6 +4,7 @@ import contextlib
 import logging
 import os
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -13,20 +14,33 @@ from typer.exceptions import TyperException
 from turnhold.cli import connection, outcome, output
 from turnhold.cli.connection import DEFAULT_URL, ApiKey, Json, Url
 from turnhold.cli.deployment import deployment_commands
+from turnhold.cli.key import key_commands
 from turnhold.cli.session import session_commands
 from turnhold.client import Client, Problem, Unreachable
-from turnhold.keys import PERMISSIONS
 
 app = typer.Typer(
-    help="Durable agent sessions on Temporal.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(session_commands, name="session")
 app.add_typer(deployment_commands, name="deployment")
-key_commands = typer.Typer(help="API keys.", no_args_is_help=True)
 app.add_typer(key_commands, name="key")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        output.say(f"turnhold {version('turnhold')}")
+        raise typer.Exit
+
+
+@app.callback()
+def program(
+    wanted: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Durable agent sessions on Temporal."""
 
 
 @app.command(epilog="Example: turnhold demo")
@@ -52,7 +66,10 @@ def dev(
     """Run Temporal, workers and the API on this machine until Ctrl-C. What was done is kept."""
     from turnhold.cli.dev import run_dev
     from turnhold.cli.stack import Plan
+    from turnhold.settings import misnamed
 
+    for complaint in misnamed(os.environ):
+        output.note(complaint, "yellow")
     settings = {name: value for name, value in os.environ.items() if name.startswith("TURNHOLD_")}
     run_dev(Plan(data, True, port, temporal_port, ui_port, workers, settings=settings))
 
@@ -119,48 +136,6 @@ def rpc(
     from turnhold.cli.rpc import drive
 
     connection.call(url, api_key, lambda client: drive(client, agent, session))
-
-
-@key_commands.command("new", epilog="Example: turnhold key new ci --keys-file keys.json")
-def key_new(
-    name: Annotated[str, typer.Argument(help="Who will use it; shows as the caller.")],
-    keys_file: Annotated[
-        Path, typer.Option(envvar="TURNHOLD_KEYS_FILE", help="The file that the API reads.")
-    ],
-    environment: Annotated[str, typer.Option(help="The tenant whose Sessions it sees.")] = "default",
-    permission: Annotated[
-        list[str] | None,
-        typer.Option(help=f"What it may do, of {', '.join(PERMISSIONS)}; may be repeated. Default: all."),
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Make an API key: print it this once, and add its hash to the keys file."""
-    from pydantic import ValidationError
-
-    from turnhold import keys
-
-    secret = keys.generate()
-    try:
-        stored = keys.StoredKey.model_validate(
-            {
-                "name": name,
-                "environment": environment,
-                "sha256": keys.digest(secret),
-                "permissions": permission or keys.PERMISSIONS,
-            }
-        )
-        keys.add(keys_file, stored)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise typer.BadParameter(f"{first['loc'][0]}: {first['msg']}") from error
-    except keys.KeysFileError as error:
-        raise outcome.CommandFailed(str(error)) from error
-    if as_json:
-        output.document({"key": secret, **stored.model_dump(exclude={"sha256"})})
-        return
-    output.say(secret)
-    output.note(f"Added {name} to {keys_file}. The key is not stored: keep it now.")
-    output.note("An API that is running reads the file when it is started again.")
 
 
 # --- the way out -------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """`turnhold session …`: create, look, feed, follow, release, close (`controls` has the stops)."""
 
+import asyncio
+import contextlib
 from collections.abc import Iterable
 from typing import Annotated, Any
 
@@ -13,13 +15,15 @@ from turnhold.cli.controls import control_commands
 from turnhold.cli.inputs import InputFile, Text
 from turnhold.cli.receipts import print_receipt
 from turnhold.cli.turn import turn_commands
-from turnhold.client import Client, Created, Problem, Unreachable
-from turnhold.session.views import EventPage, EventView, ReceiptView, SessionView, TurnView
+from turnhold.client import Client, Created, Problem, TurnholdError, Unreachable
+from turnhold.session.views import EventPage, EventView, ReceiptView, SessionListed, SessionView, TurnView
 
 session_commands = typer.Typer(help="Sessions: one conversation with an Agent each.", no_args_is_help=True)
 session_commands.add_typer(turn_commands, name="turn")
 session_commands.add_typer(ask_commands, name="ask")
 session_commands.add_typer(control_commands)
+
+_READS_AT_ONCE = 20
 
 Follow = Annotated[bool, typer.Option("--follow", help="Print the Turn's output until it has ended.")]
 
@@ -127,11 +131,27 @@ def ls(
             output.document(found)
         elif isinstance(found, tree.Forest):
             lines = [line for each in found.trees for line in each.lines()]
-            show.sessions(lines, found.next_cursor)
+            listed = [session for _, session in lines]
+            show.sessions(lines, await _counted(client, listed), found.next_cursor)
         else:
-            show.sessions([("", session) for session in found.sessions], found.next_cursor)
+            lines = [("", session) for session in found.sessions]
+            show.sessions(lines, await _counted(client, found.sessions), found.next_cursor)
 
     connection.call(url, api_key, work)
+
+
+async def _counted(client: Client, listed: Iterable[SessionListed]) -> dict[str, SessionView]:
+    """What the list has no room for, of each Session that is not closed and that a worker answers for."""
+    at_once = asyncio.Semaphore(_READS_AT_ONCE)
+    found: dict[str, SessionView] = {}
+
+    async def read(session_id: str) -> None:
+        async with at_once:
+            with contextlib.suppress(TurnholdError):
+                found[session_id] = await client.session(session_id)
+
+    await asyncio.gather(*(read(session.id) for session in listed if session.status != "closed"))
+    return found
 
 
 @session_commands.command(epilog="Example: turnhold session get $SESSION")

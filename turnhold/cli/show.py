@@ -1,6 +1,6 @@
 """The public objects for people: what matters of each, in few words, every ID whole."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -73,13 +73,18 @@ def content_text(content: Output) -> str:
     return "".join(part.text if isinstance(part, TextPart) else _json(part.value) for part in content)
 
 
-def sessions(listed: Sequence[tuple[str, SessionListed]], next_cursor: str | None) -> None:
-    """A line for each Session, behind the branches of a tree that lead to it."""
+def sessions(
+    listed: Sequence[tuple[str, SessionListed]], counted: Mapping[str, SessionView], next_cursor: str | None
+) -> None:
+    """A line for each Session, behind the branches of a tree that lead to it.
+
+    `counted` are the Sessions that are not closed, as far as a worker answered for them.
+    """
     if not listed:
         say("No Sessions.", "dim")
         return
     table(
-        ("SESSION", "AGENT", "KEY", "STATUS", "WAITS FOR", "ACTIVE"),
+        ("SESSION", "AGENT", "KEY", "STATUS", "WAITS FOR", "TURNS", "ACTIVE"),
         [
             (
                 styled(branches, "dim").append_text(styled(session.id)),
@@ -87,6 +92,7 @@ def sessions(listed: Sequence[tuple[str, SessionListed]], next_cursor: str | Non
                 styled(session.key or "-"),
                 status(session.status),
                 ", ".join(_waits(session)) or "-",
+                "-" if session.status == "closed" else _at_work(counted.get(session.id)),
                 ago(session.last_activity_at),
             )
             for branches, session in listed
@@ -98,6 +104,15 @@ def sessions(listed: Sequence[tuple[str, SessionListed]], next_cursor: str | Non
 
 def _waits(session: SessionListed) -> list[str]:
     return [word for word, true in (("resume", session.held), ("answer", session.asking)) if true]
+
+
+def _at_work(view: SessionView | None) -> str:
+    """What a Session has to do; `?` if no worker can tell."""
+    if view is None:
+        return "?"
+    running = "running" if view.running_turn_id else ""
+    queued = f"{view.queued_turns} queued" if view.queued_turns else ""
+    return ", ".join(filter(None, (running, queued))) or "-"
 
 
 def session(view: SessionView) -> None:
@@ -209,6 +224,28 @@ def allowed(control: Control) -> str:
     return one_line(f"{which}: {', '.join(option.id for option in control.options)}") + (
         ", or text" if control.allow_text else ""
     )
+
+
+def turns(listed: Sequence[TurnView], *, more: bool) -> None:
+    """`more`: this may not be all."""
+    if not listed:
+        say("No Turns.", "dim")
+        return
+    table(
+        ("NUMBER", "TURN", "STATUS", "REASON", "CREATED"),
+        [
+            (
+                str(turn.sequence),
+                styled(turn.id),
+                status(turn.status),
+                styled(turn.reason or (turn.error.code if turn.error else "-")),
+                ago(turn.created_at),
+            )
+            for turn in listed
+        ],
+    )
+    if more:
+        say(f"more: --after {listed[-1].sequence}", "dim")
 
 
 def turn(view: TurnView) -> None:

@@ -23,6 +23,7 @@ from pydantic import ValidationError
 
 from turnhold.cli.children import Child, StackError, free_port, is_free, stop_all
 from turnhold.cli.outcome import USAGE, CommandFailed
+from turnhold.journal import log_json_lines
 from turnhold.settings import Settings
 from turnhold.temporal.names import SEARCH_ATTRIBUTES
 
@@ -382,7 +383,8 @@ def run_api() -> None:
 
 
 async def _serve(app: ModuleType, settings: Settings) -> None:
-    """Serves until SIGTERM or SIGINT, both of which are an orderly end."""
+    """Serves until SIGTERM or SIGINT, both of which are an orderly end. Logs JSON lines to standard error."""
+    log_json_lines()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

@@ -9,10 +9,35 @@ from turnhold.cli import connection, inputs, outcome, output, show
 from turnhold.cli.connection import DEFAULT_URL, ApiKey, IdempotencyKey, Json, SessionId, TurnId, Url
 from turnhold.cli.inputs import InputFile, Text
 from turnhold.cli.receipts import print_receipt
-from turnhold.client import Client, Unreachable
+from turnhold.client import Client, TurnPage, Unreachable
+from turnhold.session.model import TurnStatus
 from turnhold.session.views import ReceiptView, TurnView
 
 turn_commands = typer.Typer(help="Turns: one input and its outcome each.", no_args_is_help=True)
+
+
+@turn_commands.command(epilog="Example: turnhold session turn ls $SESSION --status queued")
+def ls(
+    session: SessionId,
+    after: Annotated[int, typer.Option(help="After the Turn of this number.", min=0)] = 0,
+    status: Annotated[
+        TurnStatus | None, typer.Option(help="queued, running, completed, failed, interrupted or cancelled.")
+    ] = None,
+    limit: Annotated[int, typer.Option(help="At most so many.", min=1, max=100)] = 20,
+    url: Url = DEFAULT_URL,
+    api_key: ApiKey = None,
+    as_json: Json = False,
+) -> None:
+    """List a Session's Turns in their order."""
+
+    async def work(client: Client) -> TurnPage:
+        return await client.list_turns(session, after=after, limit=limit, status=status)
+
+    page = connection.call(url, api_key, work)
+    if as_json:
+        output.document(page)
+    else:
+        show.turns(page.turns, more=len(page.turns) == limit)
 
 
 @turn_commands.command(epilog="Example: turnhold session turn get $SESSION $TURN")

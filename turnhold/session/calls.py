@@ -38,6 +38,7 @@ def run_turn(state: SessionState, step: steps.RunTurn) -> hosting.RunTurnCall:
         created_at=turn.created_at,
         state=state.committed,
         stop_deadline=state.config.stop_deadline,
+        first=step.first,
     )
 
 

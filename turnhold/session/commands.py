@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 from pydantic_core import PydanticCustomError, to_json
 
 from turnhold.session import ids, limits
-from turnhold.session.creation import Metadata, NewSession, Overrides, SessionKey
+from turnhold.session.creation import Config, Metadata, NewSession, Overrides, SessionKey
 from turnhold.session.questions import Answer
 from turnhold.session.values import Content, Origin, Record, Timestamp, is_empty
 
@@ -63,17 +63,17 @@ class CreatePayload(Record):
     config: Overrides | None = None
     metadata: Metadata = Field(default_factory=dict)
 
-    def fingerprint(self) -> str:
-        """Equal for every way of writing the same creation.
+    def fingerprint(self, resolved: Config) -> str:
+        """Equal for every way of writing the same creation; `resolved` is what its settings come to (S-3)."""
+        return self._digest(resolved.model_dump(mode="json"))
 
-        Settings that were left out are left out here too: what they resolve to is the Agent's
-        affair, and may change between a request and its retry.
-        """
-        overrides: dict[str, Any] = (
-            self.config.model_dump(mode="json", exclude_unset=True) if self.config else {}
-        )
+    def fingerprint_as_given(self) -> str:
+        """The same without the settings that were left out: a retry's stays equal when an Agent's change."""
+        return self._digest(self.config.model_dump(mode="json", exclude_unset=True) if self.config else {})
+
+    def _digest(self, config: dict[str, Any]) -> str:
         return ids.digest(
-            to_json(self.but(config=None).model_dump(mode="json") | {"config": overrides}).decode()
+            to_json(self.but(config=None).model_dump(mode="json") | {"config": config}).decode()
         )
 
 

@@ -67,7 +67,7 @@ class StartProcessResult(Record):
 class RunTurnCall(Record):
     """Activity `run_turn`, on the host's queue: begin this Turn, or attach to it if it has begun.
 
-    `state` is the committed state with which the Turn starts.
+    `state` is the committed state with which the Turn starts. `first`: no earlier call can have begun it.
     """
 
     session_id: str
@@ -79,6 +79,7 @@ class RunTurnCall(Record):
     created_at: Timestamp
     state: JsonValue = None
     stop_deadline: float
+    first: bool = False
 
 
 class StopTurnCall(Record):

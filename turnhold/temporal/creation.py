@@ -1,5 +1,6 @@
 """What a creation decided, kept in the workflow's memo so that a retry needs no worker (S-2, S-3)."""
 
+import json
 import secrets
 from collections.abc import Sequence
 from typing import Any
@@ -26,6 +27,7 @@ LAST_ACTIVITY = SearchAttributeKey.for_datetime(names.ATTRIBUTE_LAST_ACTIVITY)
 
 TASK_SECONDS = 5.0  # a task that a killed worker has taken: its Session waits so long (S-24)
 _SUMMARY_BYTES = 200  # Temporal takes 400 in a summary
+_ATTRIBUTE_BYTES = 2_000  # Temporal takes 2,048 in a search attribute, with JSON's escapes
 
 
 class Creation(Record):
@@ -40,6 +42,7 @@ class Creation(Record):
     caller: Origin = Origin()
     idempotency_key: str | None = None
     fingerprint: str | None = None
+    fingerprint_as_given: str | None = None
     request_id: str
     turn_id: str | None = None
     created_at: Timestamp
@@ -48,7 +51,13 @@ class Creation(Record):
 
     @classmethod
     def of(
-        cls, new: NewSession, session_id: str, idempotency_key: str | None, fingerprint: str | None
+        cls,
+        new: NewSession,
+        session_id: str,
+        *,
+        idempotency_key: str | None = None,
+        fingerprint: str | None = None,
+        fingerprint_as_given: str | None = None,
     ) -> "Creation":
         return cls(
             agent=new.agent,
@@ -60,11 +69,25 @@ class Creation(Record):
             caller=new.caller,
             idempotency_key=idempotency_key,
             fingerprint=fingerprint if idempotency_key else None,
+            fingerprint_as_given=fingerprint_as_given if idempotency_key else None,
             request_id=new.request_id,
             turn_id=new.first_turn_id(),
             created_at=new.created_at,
             parent_id=new.owner_id,
             root_id=new.root_id or session_id,
+        )
+
+    def uses_key_of(self, first: "Creation") -> bool:
+        """Whether this is the same caller with the same idempotency key."""
+        return self.idempotency_key is not None and (self.caller, self.idempotency_key) == (
+            first.caller,
+            first.idempotency_key,
+        )
+
+    def repeats(self, first: "Creation") -> bool:
+        """Whether this asks for the same: it comes to the same, or is written alike (S-3)."""
+        return (
+            self.fingerprint == first.fingerprint or self.fingerprint_as_given == first.fingerprint_as_given
         )
 
     def session(self, session_id: str) -> SessionView:
@@ -111,7 +134,7 @@ class Creation(Record):
             SearchAttributePair(LAST_ACTIVITY, self.created_at),
         ]
         if self.key is not None:
-            pairs.append(SearchAttributePair(KEY, self.key))
+            pairs.append(SearchAttributePair(KEY, _fitting(self.key)))
         if self.parent_id is not None:
             pairs.append(SearchAttributePair(PARENT, self.parent_id))
         return TypedSearchAttributes(pairs)
@@ -120,6 +143,16 @@ class Creation(Record):
         """One line for Temporal's UI."""
         text = f"{self.agent} {self.key}" if self.key else self.agent
         return text.encode()[:_SUMMARY_BYTES].decode("utf-8", "ignore")
+
+
+def _fitting(key: str) -> str:
+    """As much of a key as one search attribute holds: all of it, but for a key of more than 160 emoji.
+
+    Only searches in Temporal's UI use it: which Session has a key is decided by the Session's ID.
+    """
+    while len(json.dumps(key)) > _ATTRIBUTE_BYTES:
+        key = key[:-1]
+    return key
 
 
 HOLDS_KEPT = 3

@@ -87,15 +87,23 @@ class Gateway:
         *,
         idempotency_key: str | None = None,
         fingerprint: str | None = None,
+        fingerprint_as_given: str | None = None,
     ) -> Created:
         """Start a Session: one call, which needs no worker (S-1, S-2, S-3).
 
         `session_id` is what `creation.session_id` says.
 
         Raises:
-            Failure: `session_key_conflict`, `idempotency_conflict` or `temporal_unavailable`.
+            Failure: `session_key_conflict`, `idempotency_conflict` or `temporal_unavailable`, with the
+                Session's and the request's ID where it is not known whether it was created.
         """
-        made = Creation.of(new, session_id, idempotency_key, fingerprint)
+        made = Creation.of(
+            new,
+            session_id,
+            idempotency_key=idempotency_key,
+            fingerprint=fingerprint,
+            fingerprint_as_given=fingerprint_as_given,
+        )
         try:
             async with bounded(CALL_SECONDS, request_id=new.request_id):
                 await self.client.start_workflow(
@@ -112,6 +120,10 @@ class Gateway:
                 )
         except WorkflowAlreadyStartedError:
             return await self._occupied(made, session_id, new)
+        except Failure as failure:
+            if failure.request_id is not None:
+                failure.session_id = session_id
+            raise
         except RPCError as error:
             if error.status == RPCStatusCode.INVALID_ARGUMENT and "search attribute" in error.message:
                 raise Failure(
@@ -126,13 +138,9 @@ class Gateway:
         first = await self._creation(session_id)
         if first is None:
             raise Failure("session_key_conflict", "This Session ID is taken.", session_id=session_id)
-        retried = wanted.idempotency_key is not None and (wanted.caller, wanted.idempotency_key) == (
-            first.caller,
-            first.idempotency_key,
-        )
-        if retried and wanted.fingerprint == first.fingerprint:
-            return Created(first.session(session_id), first.turn(session_id, new.input), replay=True)
-        if retried:
+        if wanted.uses_key_of(first):
+            if wanted.repeats(first):
+                return Created(first.session(session_id), first.turn(session_id, new.input), replay=True)
             raise Failure(
                 "idempotency_conflict",
                 "This idempotency key was used for another body; use a fresh key for another Session.",
@@ -472,8 +480,11 @@ class Gateway:
             Failure: `worker_unavailable`, `temporal_unavailable`, `rate_limited`.
         """
         async with bounded(CALL_SECONDS):
-            found = await workers.queue(self.client, self.task_queue, seconds=CALL_SECONDS)
-        workers.refuse_unless_served(found)
+            found, silent = await asyncio.gather(
+                workers.queue(self.client, self.task_queue, seconds=CALL_SECONDS),
+                workers.silent(self.client, self.task_queue, seconds=CALL_SECONDS),
+            )
+        workers.refuse_unless_served(found, silent)
 
 
 _CLOSED_LABELS = {

@@ -1,13 +1,19 @@
 """Which workers ask for work on the Sessions' task queue, and of which version they are (S-4)."""
 
 import time
+from collections.abc import Collection
 from datetime import timedelta
 
 from temporalio.api.deployment.v1 import WorkerDeploymentVersion
 from temporalio.api.enums.v1 import TaskQueueType, WorkerVersioningMode
 from temporalio.api.taskqueue.v1 import PollerInfo, TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, DescribeTaskQueueResponse
+from temporalio.api.workflowservice.v1 import (
+    DescribeTaskQueueRequest,
+    DescribeTaskQueueResponse,
+    ListWorkersRequest,
+)
 from temporalio.client import Client, WorkflowExecutionDescription
+from temporalio.service import RPCError, RPCStatusCode
 
 from turnhold.temporal.failures import Failure
 
@@ -17,7 +23,13 @@ QUEUE_TYPES = {
 }
 """What a worker's role asks the Sessions' task queue for."""
 
+BEAT_SECONDS = 5.0
+"""How often our workers tell Temporal that they are there: it does not notice when one is killed."""
+
+_SILENT_SECONDS = 3 * BEAT_SECONDS
 _POLLER_SECONDS = 60.0  # a poller seen longer ago than one long poll is gone
+_PAGE = 1_000
+_KEEPS_NONE = (RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.INVALID_ARGUMENT)
 
 
 async def queue(
@@ -36,9 +48,33 @@ async def queue(
     return await client.workflow_service.describe_task_queue(request, timeout=timedelta(seconds=seconds))
 
 
-def refuse_unless_served(found: DescribeTaskQueueResponse) -> None:
+async def silent(client: Client, task_queue: str, *, seconds: float) -> set[str]:
+    """The workers of this task queue, by identity, whose heartbeats have stopped: killed, or cut off.
+
+    None where Temporal keeps no heartbeats.
+
+    Raises:
+        RPCError: Temporal does not answer within `seconds`.
+    """
+    quoted = task_queue.replace("'", "''")
+    request = ListWorkersRequest(namespace=client.namespace, page_size=_PAGE, query=f"TaskQueue = '{quoted}'")
+    last: dict[str, int] = {}
+    try:
+        answer = await client.workflow_service.list_workers(request, timeout=timedelta(seconds=seconds))
+    except RPCError as error:
+        if error.status in _KEEPS_NONE:
+            return set()
+        raise
+    for heartbeat in (info.worker_heartbeat for info in answer.workers_info):
+        at = heartbeat.heartbeat_time.ToSeconds()
+        last[heartbeat.worker_identity] = max(at, last.get(heartbeat.worker_identity, 0))
+    now = time.time()
+    return {identity for identity, at in last.items() if now - at > _SILENT_SECONDS}
+
+
+def refuse_unless_served(found: DescribeTaskQueueResponse, silent: Collection[str] = ()) -> None:
     """Raises `worker_unavailable` where no Session could run: nobody polls, or nobody gets work."""
-    pollers = polling(found)
+    pollers = [poller for poller in polling(found) if poller.identity not in silent]
     if not pollers:
         raise Failure("worker_unavailable", "No worker polls the task queue of Sessions.")
     if awaits_promotion(found):

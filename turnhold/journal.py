@@ -5,7 +5,7 @@ import logging
 import sys
 from datetime import UTC, datetime
 
-_IDS = ("session_id", "turn_id", "epoch", "agent")
+_IDS = ("session_id", "turn_id", "epoch", "agent", "request_id")
 
 
 class JsonLines(logging.Formatter):
@@ -23,7 +23,8 @@ class JsonLines(logging.Formatter):
 
 
 def log_json_lines() -> None:
-    """Log everything from INFO up to standard error."""
+    """Log everything from INFO up to standard error; of the web server only what is wrong."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
