@@ -46,11 +46,15 @@ class Ground:
 
     stack: Stack
     temporal: temporalio.client.Client
-    client: Client
+    turnhold: Turnhold
+
+    @property
+    def client(self) -> Client:
+        return self.turnhold.client
 
     @property
     def contestants(self) -> tuple[Contestant, ...]:
-        return BareTemporal(self.temporal), Turnhold(self.client)
+        return BareTemporal(self.temporal), self.turnhold
 
     def process(self, child: Child | None) -> psutil.Process:
         assert child is not None
@@ -79,7 +83,7 @@ async def ground(setup: Setup, *, durable: bool) -> AsyncGenerator[Ground]:
             try:
                 temporal = await temporalio.client.Client.connect(stack.temporal_address)
                 async with Client(stack.api_url) as client:
-                    yield Ground(stack, temporal, client)
+                    yield Ground(stack, temporal, Turnhold(client))
             finally:
                 bare.stop()
 

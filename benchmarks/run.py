@@ -4,12 +4,15 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+import httpx2
+
 from benchmarks import ground, machine
 from benchmarks.bench import Bench
 from benchmarks.contestants import langgraph
 from benchmarks.figures import Report
 from benchmarks.jobs import JOBS, ContestJob, OwnJob
 from benchmarks.targets import judged
+from turnhold.cli.children import StackError
 
 _NO_PEER = "langgraph is not installed, so there is no peer: benchmarks/contestants/langgraph.py says how"
 _PEER = (
@@ -35,6 +38,10 @@ async def run(bench: Bench, jobs: Sequence[ContestJob | OwnJob] = JOBS, *, durab
                     await job.run(bench, place.contestants)
                 else:
                     await job.run(bench, place)
+            if place.turnhold.put_off:
+                bench.notes.append(
+                    f"turnhold put its callers off {place.turnhold.put_off} times (503 or 429)"
+                )
     await _measure_peer(bench, [job for job in jobs if isinstance(job, ContestJob)])
     return Report(
         started_at=started_at,
@@ -58,9 +65,12 @@ async def _measure_peer(bench: Bench, jobs: Sequence[ContestJob]) -> None:
         return
     bench.notes.append(_PEER)
     bench.tell("starting langgraph")
-    async with ground.peer(program) as contestant:
-        for job in jobs:
-            await job.run(bench, [contestant])
+    try:
+        async with ground.peer(program) as contestant:
+            for job in jobs:
+                await job.run(bench, [contestant])
+    except (StackError, httpx2.HTTPError) as error:
+        bench.notes.append(f"langgraph was not measured to the end: {error}")
 
 
 def _setups(jobs: Sequence[ContestJob | OwnJob]) -> list[ground.Setup]:

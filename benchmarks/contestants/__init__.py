@@ -25,7 +25,7 @@ class Contestant(Protocol):
         ...
 
     async def conversation(self, turns: int) -> str:
-        """Make one, give it so many inputs one after another, and return it when all are done."""
+        """Make one, give it all its inputs at once, and return it when all are done."""
         ...
 
     async def end(self, session: str) -> None:

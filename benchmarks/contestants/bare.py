@@ -41,9 +41,9 @@ class BareTemporal:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def conversation(self, turns: int) -> str:
+        """Signals alone, without queries: the most that bare Temporal can do."""
         handle = await self._start(Start(["hi"], turns=turns))
-        for _ in range(turns - 1):
-            await handle.signal(Bare.enqueue, "hi")
+        await asyncio.gather(*(handle.signal(Bare.enqueue, "hi") for _ in range(turns - 1)))
         await handle.result()
         return handle.id
 

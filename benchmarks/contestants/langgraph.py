@@ -6,6 +6,7 @@ It is measured when it is installed, in an environment of its own:
     .peers/langgraph/bin/pip install 'langgraph-cli[inmem]'
 """
 
+import asyncio
 import os
 import shutil
 from pathlib import Path
@@ -41,10 +42,9 @@ class LangGraph:
 
     async def conversation(self, turns: int) -> str:
         thread = await self._thread()
-        last = ""
-        for _ in range(turns):
-            last = await self.enqueue(thread)
-        await self.finished(thread, last)
+        runs = await asyncio.gather(*(self.enqueue(thread) for _ in range(turns)))
+        for run in runs:
+            await self.finished(thread, run)
         return thread
 
     async def end(self, session: str) -> None:
@@ -68,8 +68,9 @@ def program() -> Path | None:
 
 
 def command(program: Path, app: Path, port: int) -> list[str]:
+    """It looks for the graph in its working directory, and writes there."""
     return [
-        *(str(program), "dev", "--config", str(app / "langgraph.json")),
+        *("/bin/sh", "-c", 'cd "$0" && exec "$@"', str(app), str(program), "dev"),
         *("--host", "127.0.0.1", "--port", str(port), "--n-jobs-per-worker", str(ROOM)),
         *("--no-browser", "--no-reload", "--server-log-level", "WARNING"),
     ]
