@@ -10,6 +10,7 @@ from tests.fault.conftest import appended, one_more_worker
 from tests.harness import poll, settled, timeline
 from turnhold.cli.stack import Stack
 from turnhold.client import Client, TurnholdError
+from turnhold.temporal.workers import BEAT_SECONDS
 
 ENQUEUES = 100
 
@@ -59,7 +60,7 @@ async def test_s3_an_api_killed_amid_keyed_enqueues_makes_no_turn_twice_and_lose
     assert sorted(appended(own_stack, "runs"), key=int) == [str(number) for number in range(ENQUEUES)]
 
 
-async def test_s92_a_killed_worker_is_missed_and_a_closed_session_is_read_again_once_one_is_back(
+async def test_s92_a_killed_worker_is_missed_by_living_sessions_and_not_by_closed_ones(
     own_stack: Stack, own_client: Client
 ):
     created = await own_client.create_session("script", input="say hi")
@@ -68,11 +69,15 @@ async def test_s92_a_killed_worker_is_missed_and_a_closed_session_is_read_again_
     await own_client.close(session_id)
     await poll(lambda: _closed(own_client, session_id))
     before = await timeline(own_client, session_id)
+    living = (await own_client.create_session("script")).session.id
+    await poll(lambda: own_client.session(living))
+    await asyncio.sleep(BEAT_SECONDS + 1)  # one that dies before its first beat is missed after a minute
     own_stack.workers[0].kill()
     began = time.monotonic()
     with pytest.raises(TurnholdError, match="worker_unavailable"):
-        await own_client.session(session_id)
+        await own_client.session(living)
     assert time.monotonic() - began < 4
+    assert await timeline(own_client, session_id) == before
     async with httpx2.AsyncClient(base_url=own_stack.api_url, trust_env=False) as http:
 
         async def ready() -> bool:
@@ -84,7 +89,7 @@ async def test_s92_a_killed_worker_is_missed_and_a_closed_session_is_read_again_
         await poll(unready, deadline=40, interval=0.5, what="an API that is not ready")
         await one_more_worker(own_stack)
         await poll(ready, what="an API that is ready")
-    await poll(lambda: _closed(own_client, session_id))
+    assert (await own_client.session(living)).status == "open"
     assert await timeline(own_client, session_id) == before
 
 

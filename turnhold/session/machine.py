@@ -364,7 +364,7 @@ class Machine:
 
     def read(self, request: ReadRequest, now: datetime, used: headroom.Used | None = None) -> ReadResult:
         result = reading.read(self.state, request)
-        if request.headroom and used is not None:
+        if request.headroom and used is not None and self.state.status != "closed":
             measured = headroom.left(self.state, used)
             result = result.but(session=result.session.but(headroom=measured))
         if request.judge is not None:
