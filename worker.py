@@ -41,6 +41,7 @@ from turnhold.store.objects import Store, StoreUnusable
 from turnhold.temporal import deployments, failures, names, workers
 from turnhold.temporal.connection import CannotConnect, connect
 from turnhold.temporal.gateway import Gateway
+from turnhold.temporal.sweeping import Sweeper
 from turnhold.temporal.watch import Watcher
 from workflows.session import Session
 
@@ -132,6 +133,7 @@ class _Workers:
     ) -> None:
         self._settings = settings
         self._client = client
+        self._sweeper = Sweeper(client, store)
         self._gateway = Gateway(client, settings.task_queue, store)
         self._watcher = Watcher(self._gateway, self._gateway.mark, slowest=_WAIT_LOOK_SECONDS)
         self._gateway.on_command = self._watcher.poke
@@ -159,6 +161,8 @@ class _Workers:
         parts = [w for w in (self._starts, self._hosting, self._sessions, self._sealing) if w is not None]
         running = [asyncio.create_task(part.run()) for part in parts]
         tending = [asyncio.create_task(self._host.tend()), asyncio.create_task(self._tell_standing())]
+        if self._sealing is not None:
+            tending.append(asyncio.create_task(self._sweeper.run()))
         reasons = [asyncio.create_task(event.wait()) for event in (stop, self._host.exhausted)]
         log.info(
             "worker runs: roles %s, host %s, deployment %s",

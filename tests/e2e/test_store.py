@@ -1,11 +1,13 @@
 """Sessions whose past is in the store: a directory, and a bucket behind an S3 endpoint."""
 
+import asyncio
 import os
 import random
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -13,9 +15,9 @@ import pytest
 from tests.harness import assert_gapless, poll, settled, timeline
 from turnhold.cli.children import Child, free_port
 from turnhold.cli.stack import Plan, Stack
-from turnhold.client import Client, Problem
+from turnhold.client import Client, Gap, Problem
 from turnhold.session.values import text_of
-from turnhold.session.views import EventView
+from turnhold.session.views import Cause, EventView
 
 BUCKET = "turnhold"
 
@@ -170,3 +172,97 @@ async def test_s83_s92_a_closed_session_needs_no_worker_to_be_read(stack: Stack,
 async def _closed(client: Client, session_id: str) -> object:
     session = await client.session(session_id)
     return session if session.status == "closed" and session.process.status == "none" else None
+
+
+async def test_s81_s82_of_a_session_with_retention_a_late_reader_gets_the_gap_and_then_all(
+    stack: Stack, client: Client
+) -> None:
+    made = await client.create_session("script", config={"retain_events": 1_000})
+    session_id = made.session.id
+    assert made.session.config.retain_events == 1_000
+    first = await client.enqueue(session_id, "say first")
+    for wave in range(4):
+        receipts = [await client.enqueue(session_id, f"say {wave} {'x' * 300}") for _ in range(150)]
+        await settled(client, session_id, receipts[-1].turn_id or "", deadline=90)
+    session = await client.session(session_id)
+    boundary, last = session.retained_after, session.last_event_sequence
+    assert last > 2_400
+    assert 0 < boundary <= last - 1_000
+    assert boundary >= last - 2_000, "what is kept beyond what was asked for is a segment and the tail"
+    async with aclosing(client.stream(session_id)) as stream:
+        gap = await anext(stream)
+        assert gap == Gap(retained_after=boundary)
+        seen = [await anext(stream) for _ in range(last - boundary)]
+    assert [event.sequence for event in seen if isinstance(event, EventView)] == list(
+        range(boundary + 1, last + 1)
+    )
+    page = await client.events(session_id, limit=5)
+    assert page.retained_after == boundary
+    assert [record.sequence for record in page.records] == list(range(boundary + 1, boundary + 6))
+    turns = (await client.list_turns(session_id, limit=1)).turns
+    assert turns[0].sequence > 1
+    with pytest.raises(Problem) as gone:
+        await client.turn(session_id, first.turn_id or "")
+    assert gone.value.code == "turn_not_found"
+    if stack.store.exists():
+        kept = await poll(
+            lambda: asyncio.to_thread(_only_retained, stack.store, session_id, boundary), what="the removal"
+        )
+        assert kept
+
+
+def _only_retained(folder: Path, session_id: str, boundary: int) -> bool:
+    names = [path.name for path in _segments(folder, session_id)]
+    return bool(names) and all(int(name.split("-")[0]) > boundary for name in names)
+
+
+async def test_s83_s94_a_store_that_fails_is_said_openly_and_nothing_is_lost(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    with Stack(Plan(tmp_path / "data", settings={"TURNHOLD_STORE": str(folder)})) as broken:
+        async with Client(broken.api_url) as client:
+            first = await client.create_session("script", input="emit 100 2000")
+            assert first.turn is not None
+            session_id, old = first.session.id, first.turn.id
+            await poll(lambda: _idle(client, session_id), what="the first Turn's end")
+            await poll(lambda: asyncio.to_thread(_segments, folder, session_id), what="a segment")
+            folder.rename(tmp_path / "aside")
+            folder.write_text("no folder")
+            made = await client.enqueue(session_id, "emit 300 2000")
+            await settled(client, session_id, made.turn_id or "", deadline=60)
+            waiting = await client.enqueue(session_id, "say later")
+            cause = await poll(lambda: _store_failure(client, session_id), what="a cause")
+            assert str(folder) in cause.message
+            assert cause.turn_id == waiting.turn_id
+            assert cause.since is not None
+            with pytest.raises(Problem) as away:
+                await client.events(session_id)
+            assert (away.value.status, away.value.code) == (503, "storage_unavailable")
+            assert away.value.retry_after
+            held = await client.interrupt(session_id)
+            await client.resume(session_id, held.hold_id or "")
+            assert (await client.turn(session_id, waiting.turn_id or "")).status == "queued"
+            folder.unlink()
+            (tmp_path / "aside").rename(folder)
+            await settled(client, session_id, waiting.turn_id or "", deadline=60)
+            assert "store_unavailable" not in [c.code for c in (await client.explain(session_id)).causes]
+            assert_gapless(await timeline(client, session_id))
+            assert text_of((await client.turn(session_id, old)).output or ()) == emitted(100, 2_000)
+            again = await client.turn(session_id, made.turn_id or "")
+            assert text_of(again.output or ()) == emitted(300, 2_000)
+
+
+async def _idle(client: Client, session_id: str) -> bool:
+    """Whether no Turn is left to be done; asked without reading what any has written."""
+    session = await client.session(session_id)
+    return session.running_turn_id is None and not session.queued_turns
+
+
+def _segments(folder: Path, session_id: str) -> list[Path]:
+    return list(folder.glob(f"{session_id}/*/events/*"))
+
+
+async def _store_failure(client: Client, session_id: str) -> Cause | None:
+    """The cause, once it is known what the store answers."""
+    explanation = await client.explain(session_id)
+    found = [c for c in explanation.causes if c.code == "store_unavailable" and "does not take" in c.message]
+    return found[0] if found and not explanation.moving else None

@@ -71,7 +71,7 @@ def test_s80_an_event_larger_than_all_the_room_is_sealed_too() -> None:
 
 def test_s10_no_turn_begins_while_the_store_does_not_take_what_earlier_ones_left() -> None:
     world = running()
-    write_until_it_seals(world)
+    seal = write_until_it_seals(world)
     while world.state.tail_bytes <= limits.TAIL_BYTES:
         world.write(REPORT)
     world.enqueue()
@@ -81,6 +81,11 @@ def test_s10_no_turn_begins_while_the_store_does_not_take_what_earlier_ones_left
     assert world.resume(next(iter(world.state.holds))).status == "accepted"
     assert world.enqueue().status == "accepted"
     assert world.statuses() == ["completed", "queued", "queued"]
+    explanation = world.machine.read(ReadRequest(explain=True), world.now).explanation
+    assert explanation is not None
+    (cause,) = explanation.causes
+    assert (cause.code, cause.since) == ("store_unavailable", seal.issued_at)
+    assert cause.turn_id == world.state.turn_id(2)
     world.seal()
     assert world.statuses() == ["completed", "running", "queued"], "it goes on by itself"
 

@@ -35,6 +35,8 @@ class Settings(TypedDict, total=False):
     stop_deadline: float | str
     init_timeout: float | str
     queue_limit: int
+    retain_events: int | None
+    retain_for: float | str | None
 
 
 class AgentDefinition:

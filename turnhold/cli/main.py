@@ -16,6 +16,7 @@ from turnhold.cli.connection import DEFAULT_URL, ApiKey, Json, Url
 from turnhold.cli.deployment import deployment_commands
 from turnhold.cli.key import key_commands
 from turnhold.cli.session import session_commands
+from turnhold.cli.store import store_commands
 from turnhold.client import Client, Problem, Unreachable
 
 app = typer.Typer(
@@ -26,6 +27,7 @@ app = typer.Typer(
 app.add_typer(session_commands, name="session")
 app.add_typer(deployment_commands, name="deployment")
 app.add_typer(key_commands, name="key")
+app.add_typer(store_commands, name="store")
 
 
 def _version(wanted: bool) -> None:

@@ -98,4 +98,6 @@ def seal(state: SessionState, step: steps.Seal) -> SealCall:
         events=tuple(state.timeline[max(first, 0) : max(last, 0)]),
         turns=tuple(state.turns[sequence] for sequence in range(step.turns[0] + 1, step.turns[1] + 1)),
         record=None if step.record is None else sealing.record(state, step),
+        retained_after=step.retained_after,
+        turns_retained_after=step.turns_retained_after,
     )

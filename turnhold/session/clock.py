@@ -2,7 +2,18 @@
 
 from datetime import datetime, timedelta
 
-from turnhold.session import controls, limits, owner, ownership, people, processes, sealing, steps, turns
+from turnhold.session import (
+    controls,
+    limits,
+    owner,
+    ownership,
+    people,
+    processes,
+    retention,
+    sealing,
+    steps,
+    turns,
+)
 from turnhold.session.model import SessionState
 from turnhold.session.transaction import Transaction
 
@@ -53,7 +64,16 @@ def next_deadline(state: SessionState) -> datetime | None:
     """The first moment at which `tick` will have something to do."""
     if state.status == "closed":
         return _look_due(state)
-    single = (_stop_due, _turn_due, _close_due, _hibernate_due, _retry_due, _look_due, owner.look_due)
+    single = (
+        _stop_due,
+        _turn_due,
+        _close_due,
+        _hibernate_due,
+        _retry_due,
+        _look_due,
+        owner.look_due,
+        retention.due,
+    )
     moments = [due for of in single if (due := of(state)) is not None]
     return min([*moments, *_asks_due(state).values()], default=None)
 

@@ -24,6 +24,8 @@ class Config(Record):
     stop_deadline: StopDeadline = 10
     init_timeout: Seconds = 60
     queue_limit: Annotated[int, Field(ge=1, le=limits.QUEUE_LIMIT, strict=True)] = limits.QUEUE_LIMIT
+    retain_events: Annotated[int, Field(ge=1, le=limits.MAX_CURSOR, strict=True)] | None = None
+    retain_for: Seconds | None = None
 
     @classmethod
     def resolve(cls, *layers: "Config | Mapping[str, Any]") -> "Config":

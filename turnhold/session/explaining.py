@@ -6,7 +6,7 @@ What only the outside knows (no worker, no Process slot, no Temporal) is added w
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from turnhold.session import remedies
+from turnhold.session import remedies, sealing, steps
 from turnhold.session.model import ClosedHow, SessionState
 from turnhold.session.views import Cause, Explanation, HoldView
 
@@ -27,6 +27,7 @@ def explain(state: SessionState) -> Explanation:
         *_asking(state),
         *_stopping(state),
         *_waiting_for_process(state),
+        *_waiting_for_store(state),
         *_closing_on_owned(state),
         *_queued_behind(state),
         *_nothing_to_do(state),
@@ -135,7 +136,7 @@ def _waits(state: SessionState) -> bool:
 
 def _waiting_for_process(state: SessionState) -> Iterator[Cause]:
     process = state.process
-    if not _waits(state):
+    if not _waits(state) or (process.status == "none" and not sealing.has_room(state)):
         return
     sequence = state.queue[0]
     waiting = Cause(
@@ -154,6 +155,20 @@ def _waiting_for_process(state: SessionState) -> Iterator[Cause]:
             code="process_backing_off",
             message=f"A new Process for Turn {sequence} is tried after a pause, since {failed}.",
             until=process.retry_at,
+        )
+
+
+def _waiting_for_store(state: SessionState) -> Iterator[Cause]:
+    """No further Turn begins before the store has what earlier ones left; why it has not, others know."""
+    if _waits(state) and not sealing.has_room(state):
+        seals = [step for step in state.outstanding.values() if isinstance(step, steps.Seal)]
+        yield Cause(
+            code="store_unavailable",
+            message=f"Turn {state.queue[0]} waits until the store has taken what earlier ones left; "
+            "it goes on by itself then.",
+            since=min((step.issued_at for step in seals), default=None),
+            turn_id=state.turn_id(state.queue[0]),
+            session_id=state.id,
         )
 
 

@@ -5,9 +5,13 @@ from turnhold.session.values import Record
 
 
 class SealCall(Record):
-    """Activity `seal`: write events and settled Turns, each kind as one object, and the last record."""
+    """Activity `seal`: write events and settled Turns, each kind as one object, and the last record.
+
+    Then remove what retention has dropped: the objects up to these numbers."""
 
     prefix: str
     events: tuple[Event, ...] = ()
     turns: tuple[Turn, ...] = ()
     record: SessionState | None = None
+    retained_after: int = 0
+    turns_retained_after: int = 0

@@ -84,6 +84,7 @@ SETTLED_SEALED_AT_BYTES = 64 * KIB
 SETTLED_KEPT_BYTES = 16 * KIB
 SEAL_BYTES = 1 * MIB  # events and Turns that are sealed at once; they travel in one payload
 RECORD_BESIDE_BYTES = 512 * KIB  # … so many beside the last record, which is a state
+SEGMENTS_MARKED = 200  # where retention may cut; past it every second one is forgotten
 ENTRY_BYTES = 8  # what JSON needs around an entry
 
 # --- pages -------------------------------------------------------------------------------------------

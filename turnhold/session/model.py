@@ -144,6 +144,14 @@ class Event(Record):
     data: dict[str, JsonValue]
 
 
+class Segment(Record):
+    """Where retention may cut: the last number of an object in the store, and what it goes by."""
+
+    last: int
+    event: int  # the last event that is told of in it …
+    at: Timestamp  # … and when that was
+
+
 class Receipt(Record):
     """An accepted command, in as few bytes as will answer its retry."""
 
@@ -268,6 +276,9 @@ class SessionState(BaseModel):
     process: Process = Process()
     last_sequence: int = 0
     retained_after: int = 0
+    turns_retained_after: int = 0  # the same of Turns
+    removed_after: int = 0  # the events, and
+    turns_removed_after: int = 0  # the Turns, that the store has been told to remove
     tail_bytes: int = 0  # of `timeline`
     settled_bytes: int = 0  # of the settled Turns in `turns`
     judged: int = 0  # commands that have an outcome
@@ -288,6 +299,8 @@ class SessionState(BaseModel):
     keys: dict[str, str] = Field(default_factory=dict[str, str], exclude=True)
     outcomes: dict[str, Outcome] = Field(default_factory=dict[str, Outcome])
     timeline: list[Event] = Field(default_factory=list[Event])
+    event_segments: list[Segment] = Field(default_factory=list[Segment])  # only with retention
+    turn_segments: list[Segment] = Field(default_factory=list[Segment])
 
     @model_validator(mode="after")
     def _index_keys(self) -> "SessionState":
@@ -330,4 +343,5 @@ class SessionState(BaseModel):
 _CONTAINERS = (
     *("queue", "turns", "messages", "asks", "late", "holds", "released", "owned", "spawned"),
     *("outstanding", "receipts", "keys", "outcomes", "timeline"),
+    *("event_segments", "turn_segments"),
 )

@@ -25,7 +25,11 @@ def read(state: SessionState, request: ReadRequest) -> ReadResult:
     return ReadResult(
         session=session(state),
         archive=ArchiveView(
-            prefix=state.prefix, seed=state.seed, events=state.tail_after, turns=state.turns_after
+            prefix=state.prefix,
+            seed=state.seed,
+            events=state.tail_after,
+            turns=state.turns_after,
+            turns_retained_after=state.turns_retained_after,
         ),
         receipts=receipts,
         turns_by_id={turn_id: _whole_turn(state, record) for turn_id, record in found.items()},

@@ -7,10 +7,11 @@ it writes the same objects again.
 
 from collections.abc import Iterable
 from itertools import takewhile
+from typing import Any
 
 from pydantic_core import to_json
 
-from turnhold.session import limits, ownership, steps
+from turnhold.session import limits, ownership, retention, steps
 from turnhold.session.model import Ask, SessionState
 from turnhold.session.transaction import Transaction
 from turnhold.session.values import encoded_bytes
@@ -21,10 +22,13 @@ def advance(tx: Transaction) -> None:
     state = tx.state
     if any(isinstance(step, steps.Seal) for step in state.outstanding.values()):
         return
+    retention.apply(tx)
     ending = is_ending(state)
     if ending and state.recorded == state.judged:
         return
     if not ending and not _tail_is_long(state) and state.settled_bytes <= limits.SETTLED_SEALED_AT_BYTES:
+        if retention.is_behind(state):
+            _issue(tx)
         return
     most = state.tail_bytes - (0 if ending else limits.TAIL_KEPT_BYTES)
     sizes = (encoded_bytes(event) for event in state.timeline)
@@ -33,17 +37,29 @@ def advance(tx: Transaction) -> None:
     sizes = (encoded_bytes(turn) for turn in takewhile(lambda turn: turn.settled, state.turns.values()))
     turns, more = _take(sizes, min(most, limits.SEAL_BYTES - size), at_least_one=not events)
     left = len(state.timeline) - events + len(state.turns) - turns
-    tx.issue(
-        steps.Seal,
-        issued_at=tx.now,
+    _issue(
+        tx,
         events=(state.tail_after, state.tail_after + events),
         turns=(state.turns_after, state.turns_after + turns),
         record=state.judged if ending and not left and size + more <= limits.RECORD_BESIDE_BYTES else None,
     )
 
 
+def _issue(tx: Transaction, **taken: Any) -> None:
+    """A step that takes this, and removes what retention has dropped."""
+    state = tx.state
+    tx.issue(
+        steps.Seal,
+        issued_at=tx.now,
+        **taken,
+        retained_after=state.retained_after,
+        turns_retained_after=state.turns_retained_after,
+    )
+
+
 def sealed(tx: Transaction, step: steps.Seal) -> None:
     """The store has it."""
+    retention.note(tx.state, step)
     remove(tx.state, step)
     if step.record is not None:
         tx.state.recorded = step.record

@@ -151,6 +151,8 @@ class Seal(Record):
     events: tuple[int, int] = (0, 0)
     turns: tuple[int, int] = (0, 0)
     record: int | None = None
+    retained_after: int = 0  # up to here its events and …
+    turns_retained_after: int = 0  # … Turns are removed
 
 
 Step = Annotated[

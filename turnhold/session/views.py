@@ -287,6 +287,7 @@ class ArchiveView(Record):
     seed: str
     events: int = 0
     turns: int = 0
+    turns_retained_after: int = 0
 
 
 class ReadResult(Record):

@@ -121,7 +121,9 @@ class _Reader:
         return tuple(found)
 
     async def _turns(self, request: TurnsRequest, later: tuple[TurnView, ...]) -> AsyncIterator[TurnView]:
-        async for record in self._folder.turns(request.after, self._view.turns):
+        async for record in self._folder.turns(
+            max(request.after, self._view.turns_retained_after), self._view.turns
+        ):
             if request.status in (None, record.status):
                 yield self._shown(record)
         for turn in later:
@@ -164,7 +166,7 @@ class _Reader:
 
     async def _turn(self, turn_id: str) -> Turn | None:
         number = ids.number_of("trn", self._view.seed, turn_id) or 0
-        if not 1 <= number <= self._view.turns:
+        if not self._view.turns_retained_after < number <= self._view.turns:
             return None
         async for turn in self._folder.turns(number - 1, number):
             return turn

@@ -12,6 +12,8 @@ from turnhold.temporal import creation, names, workers
 
 SLOT_SECONDS = 1.0
 """A start that no host has taken for so long waits for a slot, and is not merely on its way."""
+STORE_SECONDS = 5.0
+"""What is being written to the store for no longer is merely on its way."""
 
 
 def temporal_away(session_id: str, detail: str) -> Explanation:
@@ -78,6 +80,27 @@ def with_slots(
     return Explanation(
         moving=False,
         causes=tuple(waiting if cause is starting else cause for cause in explanation.causes),
+    )
+
+
+def with_store(
+    explanation: Explanation, description: WorkflowExecutionDescription, now: datetime
+) -> Explanation:
+    """Of a Session that waits for its store: what the store last answered, where it has failed."""
+    waiting = next((c for c in explanation.causes if c.code == "store_unavailable"), None)
+    if waiting is None:
+        return explanation
+    pending = [
+        p for p in description.raw_description.pending_activities if p.activity_type.name == names.SEAL
+    ]
+    reason = next((p.last_failure.message for p in pending if p.HasField("last_failure")), None)
+    late = waiting.since is not None and now - waiting.since > timedelta(seconds=STORE_SECONDS)
+    if reason is None and not late:
+        return explanation
+    why = f"The store does not take it: {reason}." if reason else "No worker has written it yet."
+    failing = waiting.but(message=f"{waiting.message} {why}")
+    return Explanation(
+        moving=False, causes=tuple(failing if cause is waiting else cause for cause in explanation.causes)
     )
 
 

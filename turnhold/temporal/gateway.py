@@ -374,7 +374,9 @@ class Gateway:
             raise
         if result.explanation is None:  # an older worker's answer
             raise failures.worker_unavailable(session_id)
-        return explaining.with_slots(result.explanation, description, datetime.now(UTC))
+        now = datetime.now(UTC)
+        explanation = explaining.with_slots(result.explanation, description, now)
+        return explaining.with_store(explanation, description, now)
 
     async def _task_queue_now(self) -> DescribeTaskQueueResponse | None:
         """The Sessions' task queue, or None where that takes too long."""
