@@ -6,9 +6,9 @@ ENV PYTHONUNBUFFERED=1 \
     PIP_NO_CACHE_DIR=1 \
     PIP_DISABLE_PIP_VERSION_CHECK=1
 
-# The API's keys file lives in this directory; a new volume mounted there takes over its owner.
+# The keys file and the store live in these; a new volume mounted there takes over its owner.
 RUN useradd --uid 10001 --create-home turnhold \
-    && install -d -o turnhold -g turnhold -m 0700 /var/lib/turnhold
+    && install -d -o turnhold -g turnhold -m 0700 /var/lib/turnhold /var/lib/turnhold-store
 
 WORKDIR /app
 
