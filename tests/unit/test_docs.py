@@ -40,7 +40,8 @@ def test_every_step_of_the_scripted_agent_is_described() -> None:
 
 
 def test_the_examples_load() -> None:
-    assert set(load_agents(("examples.notebook",))) == {"notebook"}
+    loaded = load_agents(("examples.notebook", "examples.research_team"))
+    assert set(loaded) == {"notebook", "lead", "researcher"}
 
 
 def test_no_nullable_field_of_a_record_defaults_to_something_else() -> None:
