@@ -23,7 +23,7 @@ from turnhold.session.values import merged
 log = logging.getLogger(__name__)
 
 FIRST_FLUSH_SECONDS = 0.015  # grace before a Turn's first report: a Turn that ends within sends none
-FLUSH_SECONDS = (0.1, 2.0)  # between reports; grows with the Turn, a hundredth of its age
+FLUSH_SECONDS = (0.25, 2.0)  # between reports; grows with the Turn, a hundredth of its age
 BUFFER_BYTES = limits.MIB  # past it `write` waits
 RETRY_SECONDS = (0.1, 5.0)
 _SMALL_FACT_BYTES = 200
