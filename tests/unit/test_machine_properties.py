@@ -102,9 +102,16 @@ class SessionMachine(RuleBasedStateMachine):
         hibernate=st.sampled_from([None, 10]),
         duration=st.sampled_from([None, 20]),
         queue_limit=st.sampled_from([3, 1000]),
+        retain=st.sampled_from([None, 5]),
     )
     def begin(
-        self, text: str, close: int | None, hibernate: int | None, duration: int | None, queue_limit: int
+        self,
+        text: str,
+        close: int | None,
+        hibernate: int | None,
+        duration: int | None,
+        queue_limit: int,
+        retain: int | None,
     ) -> None:
         self.world = World(
             text,
@@ -113,6 +120,8 @@ class SessionMachine(RuleBasedStateMachine):
             max_turn_duration=duration,
             stop_deadline=5,
             queue_limit=queue_limit,
+            retain_for=retain,
+            retain_events=retain,
         )
         self.world.store_works = False
         self.observer = Observer()

@@ -65,6 +65,23 @@ def test_s82_the_boundary_moves_before_the_store_is_told_and_survives_a_roll_ove
     assert world.state.removed_after == seal.retained_after
 
 
+def test_s82_by_age_the_boundary_moves_also_while_the_store_is_away() -> None:
+    """Else the Session would look for it again and again, a timer each time."""
+    world = running(retain_for=60.0, hibernate_after_idle=None)
+    write_turns(world, 20)
+    world.store_works = False
+    while not seals(world):
+        world.write("x" * 15_000)
+    last = world.state.event_segments[-1].last
+    world.wait(100)
+    assert world.state.retained_after == last
+    world.seal()
+    world.store_works = True
+    world.end()
+    world.wait(100)
+    assert world.state.removed_after == world.state.retained_after > last
+
+
 @pytest.mark.parametrize("setting", [{"retain_events": 10}, {"retain_for": 1.0}])
 def test_s82_a_closed_session_ends_and_keeps_what_it_has(setting: dict[str, float]) -> None:
     world = running(**setting)

@@ -20,9 +20,9 @@ from turnhold.session.values import encoded_bytes
 def advance(tx: Transaction) -> None:
     """Seal when enough has gathered, and everything at the end; one step at a time."""
     state = tx.state
+    retention.apply(tx)
     if any(isinstance(step, steps.Seal) for step in state.outstanding.values()):
         return
-    retention.apply(tx)
     ending = is_ending(state)
     if ending and state.recorded == state.judged:
         return
