@@ -121,7 +121,6 @@ class SessionMachine(RuleBasedStateMachine):
             stop_deadline=5,
             queue_limit=queue_limit,
             retain_for=retain,
-            retain_events=retain,
         )
         self.world.store_works = False
         self.observer = Observer()
