@@ -49,6 +49,21 @@ def test_s83_a_short_session_seals_nothing_before_it_ends_and_then_all_at_once()
     assert (world.state.tail_bytes, world.state.settled_bytes) == (0, 0)
 
 
+def test_s3_s83_what_is_accepted_after_the_last_record_is_in_another_one() -> None:
+    world = running()
+    world.cancel()
+    world.settle(steps.StopProcess)
+    assert world.machine.finished
+    receipt = world.cancel()
+    assert receipt.status == "accepted"
+    assert not world.machine.finished
+    world.seal()
+    assert world.machine.finished
+    assert world.sealed.record is not None
+    request = ReadRequest(request_ids=(receipt.request_id,))
+    assert Machine(world.sealed.record).read(request, world.now).receipts[receipt.request_id] == receipt
+
+
 def test_s80_the_oldest_events_are_sealed_and_the_newest_stay() -> None:
     world = running()
     seal = write_until_it_seals(world)

@@ -391,7 +391,7 @@ def test_the_largest_state_fits_in_one_payload() -> None:
     assert len(to_json(carried, exclude_none=True)) < 2 * limits.MIB
 
 
-def test_a_command_delivered_twice_counts_once() -> None:
+def test_s3_a_command_delivered_twice_counts_once() -> None:
     world = World()
     command = commands.Enqueue(request_id=world.request_id(), input=(TextPart(text="once"),))
     first = world.give(command)
