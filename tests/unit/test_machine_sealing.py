@@ -54,6 +54,7 @@ def test_s3_s83_what_is_accepted_after_the_last_record_is_in_another_one() -> No
     world.cancel()
     world.settle(steps.StopProcess)
     assert world.machine.finished
+    world.store_works = False
     receipt = world.cancel()
     assert receipt.status == "accepted"
     assert not world.machine.finished
