@@ -13,9 +13,9 @@ from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from turnhold.session import ids, limits
+from turnhold.session import limits
 from turnhold.session.carried import SessionInput
-from turnhold.session.commands import PUBLIC, Command, Move, Spawn
+from turnhold.session.commands import Command, Move, Spawn
 from turnhold.session.creation import NewSession
 from turnhold.session.hosting import Report
 from turnhold.session.receipts import MAY_WAIT
@@ -33,7 +33,7 @@ from turnhold.session.views import (
     TurnView,
 )
 from turnhold.store.objects import Store
-from turnhold.temporal import explaining, failures, listing, names, presence, terminated, workers
+from turnhold.temporal import explaining, failures, late, listing, names, presence, terminated, workers
 from turnhold.temporal.answers import Answers
 from turnhold.temporal.asks import Asks
 from turnhold.temporal.calls import CALL_SECONDS, Calls, bounded
@@ -248,19 +248,15 @@ class Gateway:
         if (await self._calls.describe(session_id)).status in presence.ALIVE:
             return None
         result = await self._answers.read(session_id, ReadRequest(request_ids=(request_id,)), READ_SECONDS)
-        return result.receipts.get(request_id) or terminated.rejected_as_closed(request_id, session_id)
+        return result.receipts.get(request_id) or late.rejected(request_id, session_id)
 
     async def _late(self, session_id: str, command: Command) -> ReceiptView:
         """A command to a Session that has ended: a retry gets its receipt, all else the one outcome."""
         judge = Judge(operation=command.operation, command=command.model_dump(mode="json"))
         judged = (await self._answers.read(session_id, ReadRequest(judge=judge), READ_SECONDS)).judged
         if judged is None or judged.replay:
-            return judged or terminated.rejected_as_closed(command.request_id or "", session_id)
-        code = judged.rejection.code if judged.rejection else None
-        if code == "idempotency_conflict":
-            return judged
-        label = command.operation if code in (None, "session_closed") else code.replace("_", "")
-        return judged.but(request_id=ids.closed_request(label, session_id))
+            return judged or late.rejected(command.request_id or "", session_id)
+        return late.labelled(judged, command.operation, session_id)
 
     async def receipt(self, session_id: str, request_id: str) -> ReceiptView:
         """The outcome of a command, by the ID of its request.
@@ -268,10 +264,10 @@ class Gateway:
         Raises:
             Failure: `receipt_not_found`, `session_not_found`, `worker_unavailable`, `temporal_unavailable`.
         """
-        label = ids.closed_request_command(request_id, session_id, list(_CLOSED_LABELS))
+        label = late.label_of(request_id, session_id)
         result = await self.read(session_id, ReadRequest(request_ids=(request_id,)))
         if label is not None:
-            return _self_described(label, request_id, result.session)
+            return late.stated(label, request_id, result.session)
         found = result.receipts.get(request_id)
         if found is None and terminated.is_terminated(result.session):
             found = await self._signalled(session_id, request_id)
@@ -286,7 +282,7 @@ class Gateway:
             async for event in self.client.get_workflow_handle(session_id).fetch_history_events():
                 signal = event.workflow_execution_signaled_event_attributes
                 if any(needle in payload.data for payload in signal.input.payloads):
-                    return terminated.rejected_as_closed(request_id, session_id)
+                    return late.rejected(request_id, session_id)
         return None
 
     async def report(self, session_id: str, report: Report) -> bool:
@@ -487,32 +483,6 @@ class Gateway:
                 workers.silent(self.client, self.task_queue, seconds=CALL_SECONDS),
             )
         workers.refuse_unless_served(found, silent)
-
-
-_CLOSED_LABELS = {
-    **dict.fromkeys(PUBLIC, "session_closed"),
-    **{code.replace("_", ""): code for code in ("turn_not_found", "ask_not_found", "hold_not_found")},
-}
-"""What the label in a self-describing request ID stands for: the rejection's code."""
-
-
-def _self_described(label: str, request_id: str, session: SessionView) -> ReceiptView:
-    if label in ("close", "cancel"):
-        return ReceiptView(
-            request_id=request_id,
-            status="accepted",
-            session_id=session.id,
-            session_status="closed",
-            event_sequence=session.last_event_sequence,
-            operation=label,
-        )
-    receipt = terminated.rejected_as_closed(request_id, session.id)
-    code = _CLOSED_LABELS[label]
-    if code == "session_closed" or receipt.rejection is None:
-        return receipt
-    return receipt.but(
-        rejection=receipt.rejection.model_copy(update={"code": code, "detail": "There is no such thing."})
-    )
 
 
 def new_request_id() -> str:

@@ -6,8 +6,8 @@ Its own state cannot say so, and no event of its timeline does; every reader is 
 from datetime import datetime
 
 from turnhold.session import explaining
-from turnhold.session.errors import Rejection
 from turnhold.session.views import AskView, ProcessView, ReadResult, ReceiptView, SessionView, TurnView
+from turnhold.temporal import late
 
 REASON = "terminated"
 
@@ -18,7 +18,7 @@ def overlay(result: ReadResult, at: datetime | None) -> ReadResult:
     return result.but(
         session=session,
         receipts={
-            request_id: rejected_as_closed(request_id, session.id) if receipt.status == "pending" else receipt
+            request_id: late.rejected(request_id, session.id) if receipt.status == "pending" else receipt
             for request_id, receipt in result.receipts.items()
         },
         turns_by_id={turn_id: _turn(turn, at) for turn_id, turn in result.turns_by_id.items()},
@@ -68,23 +68,4 @@ def _judged(receipt: ReceiptView, session: SessionView) -> ReceiptView:
     """What the state would still accept is too late: a replay stays, unknown IDs stay unknown."""
     if receipt.replay or (receipt.rejection and receipt.rejection.code.endswith("_not_found")):
         return receipt
-    if receipt.operation in ("close", "cancel"):
-        return ReceiptView(
-            request_id=receipt.request_id,
-            status="accepted",
-            session_id=session.id,
-            session_status="closed",
-            event_sequence=session.last_event_sequence,
-            operation=receipt.operation,
-        )
-    return rejected_as_closed(receipt.request_id, session.id)
-
-
-def rejected_as_closed(request_id: str, session_id: str) -> ReceiptView:
-    """The receipt of a command that came too late."""
-    return ReceiptView(
-        request_id=request_id,
-        status="rejected",
-        session_id=session_id,
-        rejection=Rejection(code="session_closed", detail="This Session is closed."),
-    )
+    return late.ended(receipt.operation or "", receipt.request_id, session)
