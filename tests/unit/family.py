@@ -341,3 +341,27 @@ class Family:
     ) -> None:
         seen = peers.Looked(ended=tuple(s for s in wanted if s in ended))
         self._fact(session_id, run, lambda m: m.looked(step_id, seen, self.now))
+
+
+def family() -> Family:
+    """A root whose Turn runs."""
+    made = Family()
+    made.settle()
+    assert made.state(ROOT).running == 1
+    return made
+
+
+def code(receipt: Any) -> str | None:
+    return receipt.rejection.code if receipt.rejection else None
+
+
+def by(session_id: str) -> Origin:
+    return Origin(kind="session", id=session_id)
+
+
+def chain(made: Family, depth: int) -> list[str]:
+    """A root and its descendants, one under the other."""
+    found = [ROOT]
+    while len(found) < depth:
+        found.append(made.child(found[-1]))
+    return found
