@@ -43,6 +43,7 @@ from turnhold.temporal.connection import CannotConnect, connect
 from turnhold.temporal.gateway import Gateway
 from turnhold.temporal.sweeping import Sweeper
 from turnhold.temporal.watch import Watcher
+from workflows.metrics import BUCKETS
 from workflows.session import Session
 
 log = logging.getLogger("turnhold.worker")
@@ -299,7 +300,9 @@ def _runtime(settings: Settings) -> Runtime:
     """The SDK's core logs where this process does; its metrics are served if they have a port."""
     metrics = None
     if settings.metrics_port is not None:
-        metrics = PrometheusConfig(bind_address=f"{settings.host}:{settings.metrics_port}")
+        metrics = PrometheusConfig(
+            bind_address=f"{settings.host}:{settings.metrics_port}", histogram_bucket_overrides=BUCKETS
+        )
     forwarding = LogForwardingConfig(logger=logging.getLogger("temporalio"))
     core_logs = LoggingConfig(filter=LoggingConfig.default.filter, forwarding=forwarding)
     return Runtime(

@@ -32,7 +32,7 @@ with workflow.unsafe.imports_passed_through():
     from turnhold.session.values import Record
     from turnhold.session.views import ReadRequest, ReadResult
     from turnhold.temporal import names
-    from workflows import activities, display, peers
+    from workflows import activities, display, metrics, peers
     from workflows.incoming import Nonsense, command_of
 
 _Said = TypeVar("_Said", bound=Record)
@@ -81,6 +81,7 @@ class Session:
             if self._stale:  # once for all that a task of the workflow has brought
                 self._stale = False
                 self._shown = display.show(self._machine.state, self._shown)
+        metrics.run_ended(self._machine.state, self._used())
         if self._machine.finished:
             return
         workflow.continue_as_new(
@@ -175,19 +176,26 @@ class Session:
                 named, rejection = nonsense.request_id, nonsense.rejection
                 self._feed(lambda now: self._machine.reject(named, rejection, now))
             return
-        self._feed(lambda now: self._machine.command(command, now))
+
+        def judge(now: datetime) -> None:
+            request_id = self._machine.command(command, now)
+            metrics.judged(self._machine.state, request_id)
+
+        self._feed(judge)
 
     # --- the one query --------------------------------------------------------------------------
 
     @workflow.query
     def read(self, request: ReadRequest) -> ReadResult:
+        return self._machine.read(request, workflow.now(), self._used())
+
+    def _used(self) -> headroom.Used:
         info = workflow.info()
-        used = headroom.Used(
+        return headroom.Used(
             events=info.get_current_history_length(),
             bytes=info.get_current_history_size(),
             signals=self._signals,
         )
-        return self._machine.read(request, workflow.now(), used)
 
     # --- the machine, fed -----------------------------------------------------------------------
 
