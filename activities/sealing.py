@@ -28,6 +28,7 @@ class SealActivities:
         try:
             await Folder(self._store, call.prefix).seal(call)
         except StoreFailed as error:
+            # Alone: with all its causes Temporal finds it too large, and keeps nothing of what it says.
             raise ApplicationError(
                 str(error), type=names.STORE_FAILED, category=ApplicationErrorCategory.BENIGN
-            ) from error
+            ) from None

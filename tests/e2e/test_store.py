@@ -1,52 +1,28 @@
 """Sessions whose past is in the store: a directory, and a bucket behind an S3 endpoint."""
 
 import asyncio
-import os
 import random
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from pathlib import Path
 
-import httpx2
 import pytest
 
+from tests.bucket import Bucket
 from tests.harness import assert_gapless, poll, settled, timeline
-from turnhold.cli.children import Child, free_port
 from turnhold.cli.stack import Plan, Stack
 from turnhold.client import Client, Gap, Problem
 from turnhold.session.values import text_of
 from turnhold.session.views import Cause, EventView
 
-BUCKET = "turnhold"
-
 
 @pytest.fixture(scope="module")
 def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """A bucket on an S3 server of our own; the settings that lead there."""
-    port = free_port(set())
-    log = tmp_path_factory.mktemp("moto") / "log"
-    program = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    server = Child("S3 server", program, dict(os.environ), log, 5.0)
-    url = f"http://127.0.0.1:{port}"
-    deadline = time.monotonic() + 60
-    with httpx2.Client(trust_env=False) as http:
-        while True:
-            try:
-                assert http.put(f"{url}/{BUCKET}").is_success
-                break
-            except httpx2.TransportError:
-                assert time.monotonic() < deadline, server.output()
-                time.sleep(0.1)
-    yield {
-        "TURNHOLD_STORE": f"s3://{BUCKET}/sessions",
-        "AWS_ENDPOINT_URL": url,
-        "AWS_ALLOW_HTTP": "true",
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_REGION": "us-east-1",
-    }
+    made = Bucket(tmp_path_factory.mktemp("moto"))
+    server = made.make()
+    yield made.settings
     server.stop()
 
 

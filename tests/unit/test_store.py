@@ -1,6 +1,7 @@
 """The store on a real directory: objects, a Session's folder, and reading across it and the tail."""
 
 import asyncio
+import os
 import tempfile
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.unit.driver import running
 from turnhold.session import calls, limits, steps, timeline
+from turnhold.session.handover import SealCall
 from turnhold.session.machine import Machine
 from turnhold.session.views import EventView, PageRequest, ReadRequest, ReadResult, TurnsRequest
 from turnhold.store.archive import Archive
@@ -68,6 +70,55 @@ async def test_a_bucket_that_is_away_may_come_back_and_one_without_rights_will_n
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "k")
     monkeypatch.setenv("AWS_REGION", "us-east-1")
     assert await Store.at("s3://bucket").check() is not None
+
+
+@pytest.mark.parametrize(("number", "usable"), [(28, True), (30, True), (5, True), (13, False), (1, False)])
+async def test_a_folder_that_is_full_may_have_room_later_and_one_without_rights_will_not(
+    store: Store, monkeypatch: pytest.MonkeyPatch, number: int, usable: bool
+) -> None:
+    async def refuse(path: str, data: bytes) -> None:
+        raise StoreFailed(f"Generic LocalFileSystem error: {os.strerror(number)} (os error {number})")
+
+    monkeypatch.setattr(store, "put", refuse)
+    if usable:
+        assert os.strerror(number) in (await store.check() or "")
+    else:
+        with pytest.raises(StoreUnusable, match=os.strerror(number)):
+            await store.check()
+
+
+async def test_what_the_store_says_is_one_line_of_bounded_length(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Temporal keeps nothing of a failure that is too large; and it is for people."""
+
+    def refuse(*_: object) -> None:
+        raise OSError("<html>\n" * 1_000)
+
+    monkeypatch.setattr("turnhold.store.objects._to_disk", refuse)
+    with pytest.raises(StoreFailed, match=r"^<html> [^\n]{400,500}…$"):
+        await store.put("a", b"a")
+
+
+async def test_s82_a_full_store_gets_room_by_what_retention_has_dropped(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Folder(store, "ses_test/run")
+    session = Session(store)
+    session.world.write("x" * 100)
+    seal = SealCall(prefix=folder.prefix, events=tuple(session.world.state.timeline))
+    await folder.seal(seal)
+    last = session.world.state.last_sequence
+
+    async def full(path: str, data: bytes) -> None:
+        raise StoreFailed("no space")
+
+    monkeypatch.setattr(store, "put", full)
+    session.world.write("y" * 100)
+    later = tuple(session.world.state.timeline[last:])
+    with pytest.raises(StoreFailed):
+        await folder.seal(seal.but(events=later, retained_after=last))
+    assert await store.listing("ses_test/run/events") == []
 
 
 async def test_a_folder_that_went_away_fails_and_is_not_empty(store: Store, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from turnhold.session.values import Record
 class SealCall(Record):
     """Activity `seal`: write events and settled Turns, each kind as one object, and the last record.
 
-    Then remove what retention has dropped: the objects up to these numbers."""
+    Before that, remove what retention has dropped: the objects up to these numbers."""
 
     prefix: str
     events: tuple[Event, ...] = ()

@@ -43,15 +43,15 @@ class Folder:
     async def seal(self, call: SealCall) -> None:
         """Write what a Session has settled, the last record after all that it builds on.
 
-        Then remove what retention has dropped.
+        Before that, remove what retention has dropped: a store that is full has room then.
         """
+        await self._remove("events", call.retained_after)
+        await self._remove("turns", call.turns_retained_after)
+
         await self._write("events", call.events)
         await self._write("turns", call.turns)
         if call.record is not None:
             await self._store.put(f"{self.prefix}/record", to_json(call.record, exclude_none=True))
-
-        await self._remove("events", call.retained_after)
-        await self._remove("turns", call.turns_retained_after)
 
     async def _remove(self, kind: str, through: int) -> None:
         """The objects of which nothing is retained, the oldest first (S-82)."""

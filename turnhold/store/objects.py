@@ -9,6 +9,7 @@
 """
 
 import asyncio
+import errno
 import os
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Sequence
@@ -28,7 +29,12 @@ CALL_SECONDS = 10.0
 _MARKER = ".turnhold-store"
 _CACHED_SHARE = 8  # one object takes at most this part of the cache
 _SYNCED = os.O_RDONLY
-_NOT_HTTPS = "builder error"  # what is said of an `http://` endpoint without `AWS_ALLOW_HTTP=true`
+_HOPELESS = (
+    "builder error",  # what is said of an `http://` endpoint without `AWS_ALLOW_HTTP=true`
+    f"(os error {errno.EACCES})",
+    f"(os error {errno.EPERM})",
+)
+_LINE_CHARS = 500
 _FAILED = (exceptions.BaseError, OSError, ValueError, TimeoutError)
 _MISCONFIGURED = (
     exceptions.PermissionDeniedError,
@@ -89,7 +95,8 @@ class Store:
             root = _directory(url)
             if root is not None:
                 root.mkdir(parents=True, exist_ok=True)
-                (root / _MARKER).touch()
+                if not (root / _MARKER).exists():  # a volume that is read-only now has it
+                    (root / _MARKER).touch()
                 return cls(LocalStore(root), root, cache_bytes=cache_bytes)
             # No options for its client: with any, it would not read those in the environment.
             retries: RetryConfig = {
@@ -113,8 +120,8 @@ class Store:
             await self.get(name)
             await self.delete([name])
         except StoreError as error:
-            hopeless = isinstance(error.__cause__, _MISCONFIGURED) or _NOT_HTTPS in str(error)
-            if self._root is not None or hopeless:
+            said = any(words in str(error) for words in _HOPELESS)
+            if said or isinstance(error.__cause__, _MISCONFIGURED):
                 raise StoreUnusable(f"TURNHOLD_STORE cannot be used: {error}") from error
             return str(error)
         return None
@@ -237,5 +244,6 @@ def _to_disk(path: Path) -> None:
 
 
 def _line(error: Exception) -> str:
-    """What went wrong, without obstore's debug output."""
-    return " ".join(str(error).partition("Debug source:")[0].split()) or type(error).__name__
+    """What went wrong, without obstore's debug output; a server may have answered with a whole page."""
+    said = " ".join(str(error).partition("Debug source:")[0].split()) or type(error).__name__
+    return said if len(said) <= _LINE_CHARS else f"{said[: _LINE_CHARS - 1]}…"
