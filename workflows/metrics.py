@@ -4,6 +4,8 @@ How much of its walls each run had used when it ended shows that one comes near 
 meets it (S-95). Nothing is counted in a replay.
 """
 
+from collections.abc import Sequence
+
 from temporalio import workflow
 
 from turnhold.session import headroom, limits, sealing
@@ -15,7 +17,7 @@ BYTES = "turnhold_run_history_bytes"
 SIGNALS = "turnhold_run_signals"
 STATE_BYTES = "turnhold_session_state_bytes"
 
-BUCKETS: dict[str, list[float]] = {
+BUCKETS: dict[str, Sequence[float]] = {
     EVENTS: [100, 500, 1_000, 2_000, 4_000, 6_000, limits.BUSY_EVENTS, 16_000, 32_000, limits.RUN_EVENTS],
     BYTES: [size * limits.MIB for size in (0.125, 0.5, 1, 2, 4, 8, 16, 32)] + [limits.RUN_BYTES],
     SIGNALS: [10, 100, 500, 1_000, 2_000, 4_000, 6_000, 8_000, limits.RUN_SIGNALS],
