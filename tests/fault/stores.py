@@ -153,7 +153,7 @@ def _mount(*arguments: str) -> str | None:
         done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
     except OSError as error:
         return str(error)
-    return None if done.returncode == 0 else done.stderr.strip() or f"exit code {done.returncode}"
+    return None if done.returncode == 0 else done.stderr.partition("\n")[0] or f"exit code {done.returncode}"
 
 
 def _exchange(one: Path, other: Path) -> None:
