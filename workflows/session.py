@@ -25,7 +25,7 @@ from temporalio.exceptions import (
 with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
-    from turnhold.session import commands, headroom, hosting, steps
+    from turnhold.session import commands, headroom, hosting, limits, steps
     from turnhold.session import peers as told
     from turnhold.session.carried import SessionInput
     from turnhold.session.machine import Machine
@@ -214,8 +214,8 @@ class Session:
     def _rolling_over(self) -> bool:
         """A roll-over is due, and the state is small enough for it."""
         info = workflow.info()
-        limit = self._given.events_per_run
-        long = limit is not None and info.get_current_history_length() >= limit
+        limit = self._given.events_per_run or limits.ROLL_OVER_EVENTS
+        long = info.get_current_history_length() >= limit
         due = long or info.is_continue_as_new_suggested() or self._machine.leaving
         return due and self._machine.may_be_carried
 
