@@ -50,6 +50,7 @@ class Session:
         self._timers: dict[datetime, asyncio.Task[None]] = {}
         self._children: dict[str, asyncio.Task[None]] = {}
         self._stale = False
+        self._left = False
         self._signals = 0
         if given.new is not None:
             self._shown = display.at_start(given.new.created_at)
@@ -83,6 +84,7 @@ class Session:
                 self._shown = display.show(self._machine.state, self._shown)
         if self._machine.finished:
             return
+        self._left = True
         workflow.continue_as_new(
             given.model_copy(
                 update={"new": None, "owner_state": None, "state": self._machine.carry(self._tasks)}
@@ -181,6 +183,11 @@ class Session:
 
     @workflow.query
     def read(self, request: ReadRequest) -> ReadResult:
+        """What a run knows as it ends is not said: Temporal takes the end back when a signal comes in
+        between, and what this task brought is then judged once more, perhaps in another order (S-80).
+        """
+        if self._left:
+            return self._machine.read(ReadRequest(), workflow.now()).but(leaving=True)
         info = workflow.info()
         used = headroom.Used(
             events=info.get_current_history_length(),
