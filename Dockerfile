@@ -18,6 +18,8 @@ COPY pyproject.toml README.md LICENSE ./
 RUN pip install -e .
 
 COPY . .
+# The workflow's modules are loaded for every Session: never from their sources again.
+RUN python -m compileall -q turnhold workflows activities api worker.py
 
 USER turnhold
 EXPOSE 8080

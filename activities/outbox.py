@@ -23,7 +23,8 @@ from turnhold.session.values import merged
 log = logging.getLogger(__name__)
 
 FIRST_FLUSH_SECONDS = 0.015  # grace before a Turn's first report: a Turn that ends within sends none
-FLUSH_SECONDS = (0.25, 2.0)  # between reports; grows with the Turn, a hundredth of its age
+FLUSH_SECONDS = (0.1, 2.0)  # between reports; grows with the Turn, a hundredth of its age
+BREATH = 5.0  # … and never less than so many times what a report takes: a busy system is told less often
 BUFFER_BYTES = limits.MIB  # past it `write` waits
 RETRY_SECONDS = (0.1, 5.0)
 _SMALL_FACT_BYTES = 200
@@ -59,6 +60,7 @@ class Outbox:
         self._turn_id: str | None = None
         self._begun_at = 0.0
         self._flushed_at: float | None = None
+        self._took = 0.0  # the last report, in seconds
         self._wake = asyncio.Event()
         self._rush = asyncio.Event()
         self._acknowledged = asyncio.Event()
@@ -159,7 +161,7 @@ class Outbox:
             pause = FIRST_FLUSH_SECONDS
         else:
             shortest, longest = FLUSH_SECONDS
-            interval = min(max((now - self._begun_at) / 100, shortest), longest)
+            interval = min(max((now - self._begun_at) / 100, self._took * BREATH, shortest), longest)
             pause = self._flushed_at + interval - now
         with suppress(TimeoutError):
             async with asyncio.timeout(max(pause, 0)):
@@ -193,6 +195,7 @@ class Outbox:
         pause, longest = RETRY_SECONDS
         failed = False
         while True:
+            begun = self._loop.time()
             try:
                 there = await self._link.report(self._session_id, report)
                 break
@@ -203,6 +206,7 @@ class Outbox:
             await asyncio.sleep(pause * random.uniform(0.5, 1))
             pause = min(pause * 2, longest)
         self._flushed_at = self._loop.time()
+        self._took = self._flushed_at - begun
         if there:
             self._acknowledge(report.first + len(report.facts) - 1)
         else:

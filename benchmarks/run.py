@@ -1,5 +1,6 @@
 """A whole run: every job on its server, then the peer, then the report."""
 
+import logging
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -13,6 +14,8 @@ from benchmarks.figures import Report
 from benchmarks.jobs import JOBS, ContestJob, OwnJob
 from benchmarks.targets import judged
 from turnhold.cli.children import StackError
+
+log = logging.getLogger(__name__)
 
 _NO_PEER = "langgraph is not installed, so there is no peer: benchmarks/contestants/langgraph.py says how"
 _PEER = (
@@ -34,10 +37,15 @@ async def run(bench: Bench, jobs: Sequence[ContestJob | OwnJob] = JOBS, *, durab
         async with ground.ground(setup, durable=durable) as place:
             for job in (job for job in jobs if job.setup is setup):
                 bench.tell(job.name)
-                if isinstance(job, ContestJob):
-                    await job.run(bench, place.contestants)
-                else:
-                    await job.run(bench, place)
+                try:
+                    await (
+                        job.run(bench, place.contestants)
+                        if isinstance(job, ContestJob)
+                        else job.run(bench, place)
+                    )
+                except Exception as error:  # the other jobs are worth their minutes
+                    log.exception("%s", job.name)
+                    bench.notes.append(f"{job.name} was not measured to the end: {error}")
             if place.turnhold.put_off:
                 bench.notes.append(
                     f"turnhold put its callers off {place.turnhold.put_off} times (503 or 429)"

@@ -25,7 +25,7 @@ from temporalio.exceptions import (
 with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
-    from turnhold.session import commands, headroom, hosting, steps
+    from turnhold.session import commands, headroom, hosting, limits, steps
     from turnhold.session import peers as told
     from turnhold.session.carried import SessionInput
     from turnhold.session.machine import Machine
@@ -50,6 +50,7 @@ class Session:
         self._timers: dict[datetime, asyncio.Task[None]] = {}
         self._children: dict[str, asyncio.Task[None]] = {}
         self._stale = False
+        self._left = False
         self._signals = 0
         if given.new is not None:
             self._shown = display.at_start(given.new.created_at)
@@ -84,6 +85,7 @@ class Session:
         metrics.run_ended(self._machine.state, self._used())
         if self._machine.finished:
             return
+        self._left = True
         workflow.continue_as_new(
             given.model_copy(
                 update={"new": None, "owner_state": None, "state": self._machine.carry(self._tasks)}
@@ -187,6 +189,11 @@ class Session:
 
     @workflow.query
     def read(self, request: ReadRequest) -> ReadResult:
+        """What a run knows as it ends is not said: Temporal takes the end back when a signal comes in
+        between, and what this task brought is then judged once more, perhaps in another order (S-80).
+        """
+        if self._left:
+            return self._machine.read(ReadRequest(), workflow.now()).but(leaving=True)
         return self._machine.read(request, workflow.now(), self._used())
 
     def _used(self) -> headroom.Used:
@@ -222,8 +229,8 @@ class Session:
     def _rolling_over(self) -> bool:
         """A roll-over is due, and the state is small enough for it."""
         info = workflow.info()
-        limit = self._given.events_per_run
-        long = limit is not None and info.get_current_history_length() >= limit
+        limit = self._given.events_per_run or limits.ROLL_OVER_EVENTS
+        long = info.get_current_history_length() >= limit
         due = long or info.is_continue_as_new_suggested() or self._machine.leaving
         return due and self._machine.may_be_carried
 

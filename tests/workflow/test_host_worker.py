@@ -31,7 +31,7 @@ async def test_s15_output_of_a_long_turn_is_complete_and_in_order(client: Client
     assert_gapless(events)
     text = "".join(part["text"] for e in events if e.kind == "turn.output" for part in e.data["content"])
     assert [int(text[at : at + 200].split()[0]) for at in range(0, len(text), 200)] == list(range(1, 3001))
-    assert sum(kind == "turn.output" for kind in kinds(events)) < 40
+    assert sum(kind == "turn.output" for kind in kinds(events)) < 100
 
 
 async def test_a_handler_that_blocks_its_loop_holds_up_nobody_else(client: Client):

@@ -1,10 +1,12 @@
 """A Session over many runs, on a real server."""
 
+import asyncio
+
 from temporalio.client import Client
 
 from tests.harness import poll
 from tests.workflow.stub_host import LISTENS, StubHost, events, read, start, until_idle
-from turnhold.session.views import AsksRequest, AskView
+from turnhold.session.views import AsksRequest, AskView, EventView
 
 
 async def test_s10_s80_a_session_continues_as_new_and_loses_nothing(real: Client, task_queue: str) -> None:
@@ -48,3 +50,28 @@ async def test_s31_s43_what_people_say_crosses_into_later_runs(real: Client, tas
         settled = [e.kind for e in seen if e.kind in ("message.delivered", "message.rejected")]
         assert started == told[: len(started)]
         assert len(settled) == 20
+
+
+async def test_s80_what_a_reader_has_seen_stays(real: Client, task_queue: str) -> None:
+    """Signals meet roll-overs, which Temporal then refuses: what such an attempt knew is nobody's yet."""
+    async with StubHost().serve(real, task_queue):
+        handle = await start(real, task_queue, events_per_run=20)
+        latest = real.get_workflow_handle(handle.id)
+        seen: list[EventView] = []
+        sent = asyncio.Event()
+
+        async def follow() -> None:
+            while not sent.is_set() or (await read(handle)).working:
+                now = await events(handle)
+                assert now[: len(seen)] == seen
+                seen[:] = now
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(follow())
+            for number in range(30):
+                await latest.signal("enqueue", {"input": str(number)})
+            sent.set()
+        every = await events(handle)
+        assert every[: len(seen)] == seen
+        said = [e.data["content"][0]["text"] for e in every if e.kind == "turn.output"]  # type: ignore[index]
+        assert said == [str(number) for number in range(30)]

@@ -10,7 +10,7 @@ class SessionInput(Record):
     """Either `new` or `state`.
 
     `owner_state` is the owner's snapshot at the moment an owned Session is started.
-    `events_per_run` rolls a run over after so many history events, before the server suggests it:
+    `events_per_run` rolls a run over after so many history events instead of `ROLL_OVER_EVENTS`:
     for tests.
     """
 

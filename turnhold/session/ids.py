@@ -6,6 +6,7 @@
 import base64
 import hashlib
 import re
+from functools import lru_cache
 
 _FORM = re.compile(r"(ses|trn|msg|ask|hld|req)_[0-9a-z]{8,64}")
 _DIGEST = 16
@@ -39,6 +40,7 @@ def in_environment(session_id: str, environment: str) -> bool:
     return session_id.startswith(f"ses_{environment_tag(environment)}")
 
 
+@lru_cache(4096)
 def numbered(prefix: str, seed: str, number: int) -> str:
     """The ID of the `number`-th thing (from 1) of a Session. `number_of` reads it back."""
     return f"{prefix}_{digest(prefix, seed, str(number), length=_DIGEST)}{_base36(number)}"

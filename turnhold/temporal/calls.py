@@ -34,6 +34,7 @@ _CONTINUED = WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW
 AWAY_SECONDS = 0.6  # how long a connection that fails is tried again
 SIGNAL_SECONDS = 5.0
 CALL_SECONDS = 3.0  # start, describe, list
+_LEAVING_SECONDS = 0.005  # until a run that ends has ended, or has been told to go on
 
 
 _COMPLETED = WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_COMPLETED
@@ -101,10 +102,13 @@ class Calls:
                 unclean = True
                 message.query_reject_condition = QueryRejectCondition.QUERY_REJECT_CONDITION_NONE
                 continue
-            self.pulse.beat()
             decoded = await self.client.data_converter.decode(
                 list(response.query_result.payloads), [ReadResult]
             )
+            self.pulse.beat()
+            if decoded[0].leaving:
+                await asyncio.sleep(_LEAVING_SECONDS)
+                continue
             return Queried(decoded[0], unclean)
         await self.describe(session_id, seconds=PROBE_SECONDS)
         raise failures.worker_unavailable(session_id)
