@@ -51,6 +51,7 @@ class Session:
         self._children: dict[str, asyncio.Task[None]] = {}
         self._stale = False
         self._left = False
+        self._seen = 0
         self._signals = 0
         if given.new is not None:
             self._shown = display.at_start(given.new.created_at)
@@ -69,6 +70,7 @@ class Session:
         self._machine.begin_run(_deployment(), workflow.now())
         info = workflow.info()
         self._machine.state.prefix = names.folder_of(info.workflow_id, info.first_execution_run_id)
+        self._recorded = self._machine.state
 
     @workflow.run
     async def run(self, given: SessionInput) -> None:
@@ -189,11 +191,12 @@ class Session:
 
     @workflow.query
     def read(self, request: ReadRequest) -> ReadResult:
-        """What a run knows as it ends is not said: Temporal takes the end back when a signal comes in
-        between, and what this task brought is then judged once more, perhaps in another order (S-80).
+        """A run that ends says what it knew before its last task: Temporal takes the end back when a signal
+        comes in between, and what the task brought is judged once more, perhaps in another order (S-80).
         """
         if self._left:
-            return self._machine.read(ReadRequest(), workflow.now()).but(leaving=True)
+            recorded = Machine(self._recorded, log=workflow.logger)
+            return recorded.read(request, workflow.now(), self._used()).but(leaving=True)
         return self._machine.read(request, workflow.now(), self._used())
 
     def _used(self) -> headroom.Used:
@@ -208,6 +211,9 @@ class Session:
 
     def _feed(self, give: Callable[[datetime], object]) -> None:
         """Let the machine judge something, then do what it asks for."""
+        length = workflow.info().get_current_history_length()
+        if length != self._seen:  # the first of a task
+            self._seen, self._recorded = length, self._machine.state.fork()
         self._machine.runs_on(_deployment(), workflow.now())
         give(workflow.now())
         for step_id in self._machine.take():

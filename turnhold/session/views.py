@@ -312,4 +312,4 @@ class ReadResult(Record):
     explanation: Explanation | None = None
     wake_at: Timestamp | None = None
     working: bool = False  # a Turn runs or is about to: more events are likely soon
-    leaving: bool = False  # of a run that ends: Temporal may yet refuse that, so nobody is told; ask again
+    leaving: bool = False  # of a run that is about to end: it lacks what has come last

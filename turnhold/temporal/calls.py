@@ -34,7 +34,7 @@ _CONTINUED = WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW
 AWAY_SECONDS = 0.6  # how long a connection that fails is tried again
 SIGNAL_SECONDS = 5.0
 CALL_SECONDS = 3.0  # start, describe, list
-_LEAVING_SECONDS = 0.005  # until a run that ends has ended, or has been told to go on
+_LEAVING_SECONDS = 0.01  # until a run that is about to end has ended, or has been told to go on
 
 
 _COMPLETED = WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_COMPLETED
@@ -106,7 +106,7 @@ class Calls:
                 list(response.query_result.payloads), [ReadResult]
             )
             self.pulse.beat()
-            if decoded[0].leaving:
+            if decoded[0].leaving and not decoded[0].receipts.keys() >= set(request.request_ids):
                 await asyncio.sleep(_LEAVING_SECONDS)
                 continue
             return Queried(decoded[0], unclean)
