@@ -57,6 +57,7 @@ class Turn(Lean):
     origin: Origin = Origin()
     input: Content = ()
     input_bytes: int = 0
+    aside: bool = False  # the store has its input; here that is only while it runs, or is about to
     created_at: Timestamp
     started_at: Timestamp | None = None
     ended_at: Timestamp | None = None
@@ -74,6 +75,11 @@ class Turn(Lean):
     @property
     def settled(self) -> bool:
         return self.status not in ("queued", "running")
+
+    @property
+    def input_away(self) -> bool:
+        """Only the store has its input."""
+        return self.aside and not self.input
 
     @property
     def accepts_messages(self) -> bool:
