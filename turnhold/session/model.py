@@ -82,6 +82,10 @@ class Turn(Lean):
         return self.aside and not self.input
 
     @property
+    def bytes_here(self) -> int:
+        return 0 if self.input_away else self.input_bytes
+
+    @property
     def accepts_messages(self) -> bool:
         listening = self.handler_registered and not self.returned
         return self.status == "running" and listening and self.stop is None
@@ -285,6 +289,7 @@ class SessionState(BaseModel):
     turns_retained_after: int = 0  # the same of Turns
     removed_after: int = 0  # the events, and
     turns_removed_after: int = 0  # the Turns, that the store has been told to remove
+    inputs_bytes: int = Field(default=0, exclude=True)  # of unsettled Turns, as far as they are here
     tail_bytes: int = 0  # of `timeline`
     settled_bytes: int = 0  # of the settled Turns in `turns`
     judged: int = 0  # commands that have an outcome
@@ -309,8 +314,9 @@ class SessionState(BaseModel):
     turn_segments: list[Segment] = Field(default_factory=list[Segment])
 
     @model_validator(mode="after")
-    def _index_keys(self) -> "SessionState":
-        """The receipts say it all: the index of their keys is not carried."""
+    def _derive(self) -> "SessionState":
+        """Receipts and Turns say it all: the index of keys, and the sum of inputs, are not carried."""
+        self.inputs_bytes = sum(turn.bytes_here for turn in self.turns.values() if not turn.settled)
         self.keys = {r.key: r.request_id for r in self.receipts.values() if r.key is not None}
         return self
 

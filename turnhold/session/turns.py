@@ -67,6 +67,7 @@ def admit(tx: Transaction, content: Content, origin: Origin, created_at: datetim
         first_event=queued,
     )
     state.queue.append(sequence)
+    state.inputs_bytes += size
     return sequence
 
 
@@ -191,8 +192,7 @@ def _leave(tx: Transaction) -> int:
 
 
 def _end(tx: Transaction, sequence: int, event: int, **outcome: object) -> None:
-    if tx.state.turns[sequence].aside:
-        outcome["input"] = ()
+    waiting.leave(tx, sequence)
     turn = tx.change_turn(sequence, ended_at=tx.now, last_event=event, **outcome)
     tx.state.settled_bytes += encoded_bytes(turn)
     tx.state.last_activity_at = tx.now

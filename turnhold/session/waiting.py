@@ -5,10 +5,8 @@ the store. There an input is written once, and stays for as long as its Turn is 
 was fetched can be let go of again, and is once its Turn has ended.
 """
 
-from collections.abc import Iterable
-
 from turnhold.session import limits, steps
-from turnhold.session.model import SessionState, Turn
+from turnhold.session.model import SessionState
 from turnhold.session.transaction import Transaction
 from turnhold.session.values import Content, encoded_bytes
 
@@ -21,18 +19,31 @@ def advance(tx: Transaction) -> None:
 
 
 def set_aside(tx: Transaction, step: steps.SetAside) -> None:
-    """The store has these inputs; what is about to run, or runs, keeps its own here as well."""
-    behind = set(tx.state.queue[1:])
+    """The store has these inputs; what runs, or will next, keeps its own here as well."""
+    state = tx.state
+    behind = set(_not_needed_now(state))
     for sequence in step.turns:
-        turn = tx.state.turns.get(sequence)
+        turn = state.turns.get(sequence)
         if turn is not None and not turn.settled:
-            tx.change_turn(sequence, aside=True, input=() if sequence in behind else turn.input)
+            tx.change_turn(sequence, aside=True)
+            if sequence in behind:
+                _let_go(tx, sequence)
 
 
 def fetched(tx: Transaction, step: steps.Fetch, content: Content) -> None:
     turn = tx.state.turns.get(step.turn)
-    if turn is not None and not turn.settled:
+    if turn is not None and turn.input_away and not turn.settled:
         tx.change_turn(step.turn, input=content)
+        tx.state.inputs_bytes += turn.input_bytes
+
+
+def leave(tx: Transaction, sequence: int) -> None:
+    """The Turn ends."""
+    turn = tx.state.turns[sequence]
+    if turn.aside:
+        _let_go(tx, sequence)
+    else:
+        tx.state.inputs_bytes -= turn.input_bytes
 
 
 def is_at_hand(state: SessionState) -> bool:
@@ -40,21 +51,22 @@ def is_at_hand(state: SessionState) -> bool:
     return not state.queue or not state.turns[state.queue[0]].input_away
 
 
-def fits(state: SessionState, size: int, most: int = limits.QUEUED_BYTES) -> bool:
-    """Whether an input or a message of `size` bytes may wait here beside what does already (S-95).
+def fits(state: SessionState, size: int) -> bool:
+    """Whether an input or a message of `size` bytes may wait here beside what does already (S-95)."""
+    return size <= _room(state) or not _waiting(state)
 
-    Their share of the state is theirs; beyond it they may be `most`, while all else leaves room.
-    """
-    unsettled = state.queue if state.running is None else [state.running, *state.queue]
-    sizes = [
-        *(_bytes_here(state.turns[sequence]) for sequence in unsettled),
-        *(encoded_bytes(message.content) for message in state.messages.values()),
-    ]
-    waiting = sum(sizes) + len(sizes) * limits.TURN_BYTES
-    total = waiting + size + limits.TURN_BYTES
-    if not waiting or total <= limits.QUEUED_SHARE_BYTES:
-        return True
-    return total <= most and total + _else(state) <= limits.CARRIED_BYTES - limits.SPARE_BYTES
+
+def _room(state: SessionState) -> int:
+    """How large one more may be: their share of the state is theirs, and more if all else leaves it."""
+    waiting = _waiting(state) + limits.TURN_BYTES
+    left = limits.CARRIED_BYTES - limits.SPARE_BYTES - _else(state)
+    return max(min(limits.QUEUED_BYTES, left), limits.QUEUED_SHARE_BYTES) - waiting
+
+
+def _waiting(state: SessionState) -> int:
+    messages = [encoded_bytes(message.content) for message in state.messages.values()]
+    many = len(state.queue) + (state.running is not None) + len(messages)
+    return state.inputs_bytes + sum(messages) + many * limits.TURN_BYTES
 
 
 def _else(state: SessionState) -> int:
@@ -63,8 +75,10 @@ def _else(state: SessionState) -> int:
     return state.tail_bytes + state.settled_bytes + receipts + encoded_bytes(state.committed)
 
 
-def _bytes_here(turn: Turn) -> int:
-    return 0 if turn.input_away else turn.input_bytes
+def _let_go(tx: Transaction, sequence: int) -> None:
+    """The store has it; here it is no longer needed."""
+    tx.state.inputs_bytes -= tx.state.turns[sequence].bytes_here
+    tx.change_turn(sequence, input=())
 
 
 def _drop_what_is_late(tx: Transaction) -> None:
@@ -81,29 +95,59 @@ def _drop_what_is_late(tx: Transaction) -> None:
 
 
 def _set_aside(tx: Transaction) -> None:
+    """What is needed last goes first; the store may have it already."""
     state = tx.state
-    behind = [state.turns[sequence] for sequence in state.queue[1:]]
-    if sum(map(_bytes_here, behind)) <= limits.ASIDE_AT_BYTES or _under_way(state, steps.SetAside):
+    if not state.queue or _under_way(state, steps.SetAside):
         return
+    excess = _excess(state)
     taken: list[int] = []
     size = 0
-    for turn in _not_needed_soon(behind):
+    for sequence in reversed(_not_needed_now(state) if excess > 0 else ()):
+        turn = state.turns[sequence]
+        if excess <= 0 or size + turn.input_bytes > limits.SEAL_BYTES:
+            break
+        if turn.input_bytes < limits.ASIDE_SMALLEST_BYTES or turn.input_away:
+            continue
+        excess -= turn.input_bytes
         if turn.aside:
-            tx.change_turn(turn.sequence, input=())
-        elif size + turn.input_bytes <= limits.SEAL_BYTES:
+            _let_go(tx, sequence)
+        else:
             size += turn.input_bytes
-            taken.append(turn.sequence)
+            taken.insert(0, sequence)
     if taken:
         tx.issue(steps.SetAside, issued_at=tx.now, turns=tuple(taken))
 
 
-def _not_needed_soon(behind: Iterable[Turn]) -> Iterable[Turn]:
-    """Those past the first few in the queue whose input is here and is worth an object of its own."""
-    passed = 0
-    for turn in behind:
-        passed += _bytes_here(turn)
-        if passed > limits.ASIDE_KEPT_BYTES and _bytes_here(turn) >= limits.ASIDE_SMALLEST_BYTES:
-            yield turn
+def _excess(state: SessionState) -> int:
+    """How much of what is not needed now shall go: all but a little, or so that one more of any size fits."""
+    behind = _queued(state)
+    if _first_not_needed(state):
+        behind -= state.turns[state.queue[0]].bytes_here
+    many = behind - limits.ASIDE_KEPT_BYTES if behind > limits.ASIDE_AT_BYTES else 0
+    short = limits.CONTENT_BYTES - _room(state) if behind > limits.ASIDE_LEAST_BYTES else 0
+    return max(many, short)
+
+
+def _not_needed_now(state: SessionState) -> list[int]:
+    return state.queue[_first_not_needed(state) :]
+
+
+def _first_not_needed(state: SessionState) -> int:
+    """From which place in the queue: behind the next one, or with it if it has to wait and has no room."""
+    return 0 if state.running is not None and not _next_has_room(state) else 1
+
+
+def _next_has_room(state: SessionState) -> bool:
+    """Whether the next input may be here while a Turn runs: but for the others, one more would fit still."""
+    size = state.turns[state.queue[0]].input_bytes if state.queue else 0
+    room = _room(state) + _queued(state)
+    return size <= limits.ASIDE_LEAST_BYTES or size + limits.CONTENT_BYTES <= room
+
+
+def _queued(state: SessionState) -> int:
+    """Bytes of inputs in the queue."""
+    turn = state.running_turn
+    return state.inputs_bytes - (turn.bytes_here if turn else 0)
 
 
 def _fetch(tx: Transaction) -> None:
@@ -111,9 +155,8 @@ def _fetch(tx: Transaction) -> None:
     state = tx.state
     if state.held or is_at_hand(state) or _under_way(state, steps.Fetch):
         return
-    turn = state.turns[state.queue[0]]
-    if state.running is None or fits(state, turn.input_bytes, limits.FETCHED_AHEAD_BYTES):
-        tx.issue(steps.Fetch, issued_at=tx.now, turn=turn.sequence)
+    if state.running is None or _next_has_room(state):
+        tx.issue(steps.Fetch, issued_at=tx.now, turn=state.queue[0])
 
 
 def _under_way(state: SessionState, kind: type[steps.SetAside | steps.Fetch]) -> bool:
