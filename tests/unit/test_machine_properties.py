@@ -177,6 +177,13 @@ class SessionMachine(RuleBasedStateMachine):
                 assert receipt.rejection is not None
                 assert receipt.rejection.code == "idempotency_conflict"
 
+    @rule(count=st.integers(2, 6))
+    def enqueue_several(self, count: int) -> None:
+        """More than the state has room for, unless the store takes some."""
+        for number in range(count):
+            given = (TextPart(text=f"{number} ".ljust(60, "x")),)
+            self._give(commands.Enqueue(request_id=self.world.request_id(), input=given))
+
     @rule(data=st.data())
     def repeat(self, data: st.DataObject) -> None:
         """The same signal delivered twice changes nothing."""
@@ -296,10 +303,14 @@ class SessionMachine(RuleBasedStateMachine):
         else:
             self.world.ask_store(step, heard=how == "done")
 
-    @precondition(lambda self: any(isinstance(s, STORE_STEPS) for s in self.world.machine.outstanding()))
-    @rule()
-    def the_store_keeps_up(self) -> None:
-        self.world.seal(3)
+    @rule(turns=st.integers(0, 3))
+    def the_store_keeps_up(self, turns: int) -> None:
+        """It does all that is asked of it, and so many Turns come to their end."""
+        self.world.seal()
+        for _ in range(turns):
+            if any(isinstance(step, steps.RunTurn) for step in self.world.machine.outstanding()):
+                self.world.end()
+                self.world.seal()
 
     def _settle_turn(self, step: steps.RunTurn, data: st.DataObject) -> None:
         world = self.world

@@ -30,6 +30,11 @@ def behind(count: int, size: int = LARGE) -> World:
     return world
 
 
+def seal_what_is_settled(world: World) -> None:
+    while seals := outstanding(world, steps.Seal):
+        world.ask_store(seals[0])
+
+
 def explanation(world: World) -> Explanation:
     found = world.machine.read(ReadRequest(explain=True), world.now).explanation
     assert found is not None
@@ -103,6 +108,7 @@ def test_s13_a_turn_is_not_dispatched_without_its_input_and_explain_says_why() -
     assert world.state.running == 2, "the next one was at hand"
     assert not outstanding(world, steps.Fetch), "another one has no room beside it"
     world.end()
+    seal_what_is_settled(world)
     fetch = world.step(steps.Fetch)
     assert (world.state.running, fetch.turn) == (None, 3)
     found = explanation(world)
@@ -204,6 +210,7 @@ def test_s57_nothing_is_fetched_under_a_hold() -> None:
     world.end()
     held = world.interrupt()
     world.end("stopped")
+    seal_what_is_settled(world)
     assert not outstanding(world, steps.Fetch)
     assert [cause.code for cause in explanation(world).causes] == ["held"]
     world.resume(held.hold_id)
