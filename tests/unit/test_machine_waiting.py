@@ -55,6 +55,15 @@ def test_s11_s95_a_long_queue_of_large_inputs_is_taken_and_run_in_order(count: i
         assert sealing.carried_bytes(world.state) < limits.CARRIED_BYTES
 
 
+LARGEST = limits.CONTENT_BYTES - 50
+
+
+@pytest.mark.parametrize("behind", [(LARGEST,) * 3, (LARGE, 100_000, LARGEST), (120_000, 120_000, LARGEST)])
+def test_s95_one_more_of_any_size_fits_once_the_store_has_taken_the_others(behind: tuple[int, ...]) -> None:
+    world = running(text(1, LARGEST))
+    assert [code(world.enqueue(text(2, size))) for size in behind] == [None] * len(behind)
+
+
 def test_s95_while_the_store_is_away_inputs_are_taken_as_long_as_they_have_room() -> None:
     world = running()
     world.store_works = False
