@@ -10,13 +10,14 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 
 from turnhold.session import calls, hosting, limits, steps
+from turnhold.session.handover import Fetched
 from turnhold.session.model import SessionState
 from turnhold.temporal import names
 
 _ONCE = RetryPolicy(maximum_attempts=1)
 _THRICE = RetryPolicy(initial_interval=timedelta(milliseconds=100), maximum_attempts=3)
 _UNTIL_DONE = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30))
-_SEAL = timedelta(minutes=1)
+_STORE = timedelta(minutes=1)
 _HEARTBEAT = timedelta(seconds=limits.HEARTBEAT_TIMEOUT_SECONDS)
 _DISPATCH = timedelta(seconds=limits.DISPATCH_SECONDS)
 _ATTACH = timedelta(seconds=limits.ATTACH_SECONDS)
@@ -37,6 +38,8 @@ Step = (
     | steps.AnswerAsk
     | steps.FindTurn
     | steps.Seal
+    | steps.SetAside
+    | steps.Fetch
 )
 
 
@@ -91,14 +94,13 @@ async def execute(state: SessionState, step: Step) -> Any:
             call = calls.find_turn(state, step)
             return await _word(names.FIND_TURN, call, step.queue, f"Find turn {step.turn}")
         case steps.Seal():
-            return await workflow.execute_activity(
-                names.SEAL,
-                calls.seal(state, step),
-                task_queue=names.store_queue(workflow.info().task_queue),
-                start_to_close_timeout=_SEAL,
-                retry_policy=_UNTIL_DONE,
-                summary=_sealed(step),
-            )
+            return await _store(names.SEAL, calls.seal(state, step), _sealed(step))
+        case steps.SetAside():
+            summary = f"Set {len(step.turns)} inputs aside"
+            return await _store(names.SET_ASIDE, calls.set_aside(state, step), summary)
+        case steps.Fetch():
+            summary = f"Fetch the input of turn {step.turn}"
+            return await _store(names.FETCH, calls.fetch(state, step), summary, Fetched)
 
 
 async def _started_here(call: hosting.StartProcessCall) -> hosting.StartProcessResult | None:
@@ -133,6 +135,19 @@ async def _word(name: str, call: Any, queue: str, summary: str) -> None:
         task_queue=queue,
         start_to_close_timeout=_WORD,
         retry_policy=_UNTIL_HEARD,
+        summary=summary,
+    )
+
+
+async def _store(name: str, call: Any, summary: str, result: type | None = None) -> Any:
+    """A call to the store: any worker of Sessions makes it, until it is done."""
+    return await workflow.execute_activity(
+        name,
+        call,
+        result_type=result,
+        task_queue=names.store_queue(workflow.info().task_queue),
+        start_to_close_timeout=_STORE,
+        retry_policy=_UNTIL_DONE,
         summary=summary,
     )
 

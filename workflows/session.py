@@ -25,7 +25,7 @@ from temporalio.exceptions import (
 with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
-    from turnhold.session import commands, headroom, hosting, limits, steps
+    from turnhold.session import commands, handover, headroom, hosting, limits, steps
     from turnhold.session import peers as told
     from turnhold.session.carried import SessionInput
     from turnhold.session.machine import Machine
@@ -258,6 +258,8 @@ class Session:
                 self._done(step, lambda now: machine.process_started(step.id, result, now))
             case hosting.TurnOutcome():
                 self._done(step, lambda now: machine.turn_ended(step.id, result, now))
+            case handover.Fetched():
+                self._done(step, lambda now: machine.fetched(step.id, result.content, now))
             case told.OwnedStart():
                 self._done(step, lambda now: machine.start_ended(step.id, result, now))
             case told.Told():

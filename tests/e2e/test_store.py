@@ -13,6 +13,7 @@ from tests.bucket import Bucket
 from tests.harness import assert_gapless, poll, settled, timeline
 from turnhold.cli.stack import Plan, Stack
 from turnhold.client import Client, Gap, Problem
+from turnhold.session import limits
 from turnhold.session.values import text_of
 from turnhold.session.views import Cause, EventView
 
@@ -227,6 +228,88 @@ async def test_s83_s94_a_store_that_fails_is_said_openly_and_nothing_is_lost(tmp
             assert text_of(again.output or ()) == emitted(300, 2_000)
 
 
+LARGE = 200 * 1024
+WAITING = 40
+
+
+def large(number: int) -> str:
+    """A script of 200 KiB that writes as much; the rest of it is a line of blanks."""
+    return f"say {number}\nemit 100 2048\n".ljust(LARGE)
+
+
+async def _enqueued(client: Client, session_id: str, text: str) -> str:
+    """Enqueue as soon as the Session takes it."""
+    while True:
+        try:
+            receipt = await client.enqueue(session_id, text)
+        except Problem as problem:
+            if problem.code != "session_busy":
+                raise
+            await asyncio.sleep(problem.retry_after or 0)
+        else:
+            return receipt.turn_id or ""
+
+
+async def _least_headroom(client: Client, session_id: str) -> int:
+    """The least that was ever left of the state, until this is cancelled."""
+    least = limits.CARRIED_BYTES
+    try:
+        while True:
+            headroom = (await client.session(session_id)).headroom
+            least = min(least, headroom.state_bytes if headroom else least)
+            await asyncio.sleep(0.1)
+    except asyncio.CancelledError:
+        return least
+
+
+async def test_s10_s95_a_queue_larger_than_any_state_is_taken_run_and_read(client: Client) -> None:
+    session_id = (await client.create_session("script", input="sleep 5")).session.id
+    watching = asyncio.create_task(_least_headroom(client, session_id))
+    given = [large(number) for number in range(WAITING)]
+    turn_ids = [await _enqueued(client, session_id, text) for text in given]
+    for turn_id, text in zip(turn_ids[-5:], given[-5:], strict=True):
+        assert text_of((await client.turn(session_id, turn_id)).input or ()) == text, "while it waits"
+    await settled(client, session_id, turn_ids[-1], deadline=120)
+    watching.cancel()
+    assert await watching > 0
+    said = [event.turn_id for event in await timeline(client, session_id) if event.kind == "turn.running"]
+    assert said[1:] == turn_ids
+    await _all_read(client, session_id, turn_ids, given)
+    await client.close(session_id)
+    await poll(lambda: _closed(client, session_id))
+    await _all_read(client, session_id, turn_ids, given)
+
+
+async def _all_read(client: Client, session_id: str, turn_ids: list[str], given: list[str]) -> None:
+    for number, turn_id in enumerate(turn_ids):
+        turn = await client.turn(session_id, turn_id)
+        assert turn.status == "completed"
+        assert text_of(turn.input or ()) == given[number]
+        assert text_of(turn.output or ()) == f"{number}\n{emitted(100, 2048)}"
+
+
+async def test_s94_s95_inputs_wait_for_a_store_that_is_away_and_are_not_lost(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    with Stack(Plan(tmp_path / "data", settings={"TURNHOLD_STORE": str(folder)})) as broken:
+        async with Client(broken.api_url) as client:
+            session_id = (await client.create_session("script", input="sleep 2")).session.id
+            given = [f"say {number}".ljust(LARGE) for number in range(4)]
+            turn_ids = [await _enqueued(client, session_id, text) for text in given]
+            await poll(lambda: len(list(folder.glob("*/*/inputs/*"))) >= 2, what="inputs in the store")
+            folder.rename(tmp_path / "away")
+            folder.write_text("no folder")
+            cause = await poll(lambda: _store_failure(client, session_id), deadline=60, what="a cause")
+            assert str(folder) in cause.message
+            with pytest.raises(Problem, match="waits"):
+                await asyncio.gather(*(client.enqueue(session_id, given[0]) for _ in range(8)))
+            folder.unlink()
+            (tmp_path / "away").rename(folder)
+            await settled(client, session_id, turn_ids[-1], deadline=90)
+            for turn_id, text in zip(turn_ids, given, strict=True):
+                turn = await client.turn(session_id, turn_id)
+                assert (turn.status, text_of(turn.input or ())) == ("completed", text)
+
+
 async def _idle(client: Client, session_id: str) -> bool:
     """Whether no Turn is left to be done; asked without reading what any has written."""
     session = await client.session(session_id)
@@ -240,5 +323,7 @@ def _segments(folder: Path, session_id: str) -> list[Path]:
 async def _store_failure(client: Client, session_id: str) -> Cause | None:
     """The cause, once it is known what the store answers."""
     explanation = await client.explain(session_id)
-    found = [c for c in explanation.causes if c.code == "store_unavailable" and "does not take" in c.message]
+    found = [
+        c for c in explanation.causes if c.code == "store_unavailable" and "The store does not" in c.message
+    ]
     return found[0] if found and not explanation.moving else None

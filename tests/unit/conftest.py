@@ -17,5 +17,12 @@ def short_tails(monkeypatch: pytest.MonkeyPatch) -> None:
         "SETTLED_BYTES": 1_500,
         "SEAL_BYTES": 1_500,
         "RECORD_BESIDE_BYTES": 700,
+        "ASIDE_AT_BYTES": 100,
+        "ASIDE_KEPT_BYTES": 40,
+        "ASIDE_SMALLEST_BYTES": 32,
+        "ASIDE_LEAST_BYTES": 50,
+        "QUEUED_SHARE_BYTES": 1_200,
+        "QUEUED_BYTES": 2_500,
+        "CONTENT_BYTES": 400,
     }.items():
         monkeypatch.setattr(limits, name, size)

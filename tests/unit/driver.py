@@ -8,13 +8,14 @@ from pydantic_core import to_json
 
 from turnhold.session import calls, commands, hosting, ids, steps
 from turnhold.session.creation import Config, NewSession
-from turnhold.session.handover import SealCall
+from turnhold.session.handover import SealCall, SetAsideCall
 from turnhold.session.machine import Machine
 from turnhold.session.model import Event, SessionState, Turn, TurnError
-from turnhold.session.values import TextPart
+from turnhold.session.values import Content, TextPart
 from turnhold.session.views import PageRequest, ReadRequest, ReceiptView
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
+STORE_STEPS = steps.Seal | steps.SetAside | steps.Fetch
 TERMINAL = {"turn.completed", "turn.failed", "turn.interrupted", "turn.cancelled"}
 
 
@@ -24,7 +25,17 @@ class Sealed:
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.turns: list[Turn] = []
+        self.inputs: dict[int, Content] = {}
         self.record: SessionState | None = None
+
+    def set_aside(self, call: SetAsideCall) -> None:
+        for given in call.inputs:
+            known = self.inputs.setdefault(given.sequence, given.content)
+            assert given.content == known, "it was written otherwise before"
+
+    def input_of(self, turn: Turn) -> Content:
+        """What a reader is shown, wherever it is."""
+        return self.inputs[turn.sequence] if turn.input_away else turn.input
 
     def take(self, call: SealCall) -> None:
         for known, given in ((self.events, call.events), (self.turns, call.turns)):
@@ -160,13 +171,27 @@ class World:
             self.seal()
 
     def seal(self, times: int = 1000) -> None:
-        """The store takes what the Session has to seal."""
+        """The store takes what the Session hands it, and gives what it asks for."""
         for _ in range(times):
-            seals = [s for s in self.machine.outstanding() if isinstance(s, steps.Seal)]
-            if not seals:
+            asked = [s for s in self.machine.outstanding() if isinstance(s, STORE_STEPS)]
+            if not asked:
                 return
-            self.sealed.take(calls.seal(self.state, seals[0]))
-            self.machine.step_done(seals[0].id, self.now)
+            self.ask_store(asked[0])
+
+    def ask_store(self, step: Any, *, heard: bool = True) -> None:
+        """The store does what this step wants; perhaps nobody hears of it."""
+        match step:
+            case steps.Seal():
+                self.sealed.take(calls.seal(self.state, step))
+            case steps.SetAside():
+                self.sealed.set_aside(calls.set_aside(self.state, step))
+            case _:
+                content = self.sealed.inputs[calls.fetch(self.state, step).sequence]
+                if heard:
+                    self.machine.fetched(step.id, content, self.now)
+                return
+        if heard:
+            self.machine.step_done(step.id, self.now)
 
     def say(self, *facts: hosting.Fact, first: int | None = None, epoch: int | None = None) -> None:
         """The host reports facts of the running Turn."""

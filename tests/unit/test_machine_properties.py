@@ -8,12 +8,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.unit.driver import TERMINAL, World
-from turnhold.session import calls, commands, explaining, hosting, steps
+from tests.unit.driver import STORE_STEPS, TERMINAL, World
+from turnhold.session import commands, explaining, hosting, steps
 from turnhold.session.machine import Machine
 from turnhold.session.model import Event, TurnError
 from turnhold.session.questions import Answer, TextControl
-from turnhold.session.values import Origin, TextPart
+from turnhold.session.values import Content, Origin, TextPart
 from turnhold.session.views import CauseCode, ReadRequest, ReceiptView
 
 
@@ -126,6 +126,9 @@ class SessionMachine(RuleBasedStateMachine):
         self.observer = Observer()
         self.receipts: dict[str, ReceiptView] = {}
         self.given: list[commands.Command] = []
+        self.inputs: dict[str, Content] = {}
+        if text:
+            self.inputs[self.world.state.turn_id(1)] = (TextPart(text=text),)
         self.tokens = 1
         self.asked = 0
         self.messages: list[str] = []
@@ -144,11 +147,15 @@ class SessionMachine(RuleBasedStateMachine):
             assert self.world.state.last_sequence == before, "a rejection changes nothing"
         elif not receipt.replay and command.operation == "enqueue":
             self.tokens += 1
+        if receipt.sequence is not None and not receipt.replay:
+            self.inputs[receipt.turn_id or ""] = (
+                command.content if isinstance(command, commands.Send) else command.input
+            )
         return receipt
 
     # --- callers --------------------------------------------------------------------------------
 
-    @rule(key=st.sampled_from([None, "a", "b"]), text=st.sampled_from(["one", "two"]))
+    @rule(key=st.sampled_from([None, "a", "b"]), text=st.sampled_from(["one", "two", "three" * 12]))
     def enqueue(self, key: str | None, text: str) -> None:
         command = commands.Enqueue(
             request_id=self.world.request_id(),
@@ -169,6 +176,13 @@ class SessionMachine(RuleBasedStateMachine):
             else:
                 assert receipt.rejection is not None
                 assert receipt.rejection.code == "idempotency_conflict"
+
+    @rule(count=st.integers(2, 6))
+    def enqueue_several(self, count: int) -> None:
+        """More than the state has room for, unless the store takes some."""
+        for number in range(count):
+            given = (TextPart(text=f"{number} ".ljust(60, "x")),)
+            self._give(commands.Enqueue(request_id=self.world.request_id(), input=given))
 
     @rule(data=st.data())
     def repeat(self, data: st.DataObject) -> None:
@@ -273,24 +287,30 @@ class SessionMachine(RuleBasedStateMachine):
                     machine.process_started(step.id, hosting.StartProcessResult.model_validate(result), now)
             case steps.RunTurn():
                 self._settle_turn(step, data)
-            case steps.Seal():
-                self._settle_seal(step, data)
+            case steps.Seal() | steps.SetAside() | steps.Fetch():
+                self._settle_with_store(step, data)
             case _:
                 if data.draw(st.booleans()):
                     machine.step_done(step.id, now)
                 else:
                     machine.step_failed(step.id, "not_taken", now)
 
-    def _settle_seal(self, step: steps.Seal, data: st.DataObject) -> None:
-        """The store takes it, or takes it and nobody hears of that, or does not."""
-        world = self.world
+    def _settle_with_store(self, step: steps.Step, data: st.DataObject) -> None:
+        """The store does it, or does it and nobody hears of that, or does not."""
         how = data.draw(st.sampled_from(["done", "done", "unheard", "failed"]))
-        if how != "failed":
-            world.sealed.take(calls.seal(world.state, step))
-        if how == "done":
-            world.machine.step_done(step.id, world.now)
-        elif how == "failed":
-            world.machine.step_failed(step.id, "lost", world.now)
+        if how == "failed":
+            self.world.machine.step_failed(step.id, "lost", self.world.now)
+        else:
+            self.world.ask_store(step, heard=how == "done")
+
+    @rule(turns=st.integers(0, 3))
+    def the_store_keeps_up(self, turns: int) -> None:
+        """It does all that is asked of it, and so many Turns come to their end."""
+        self.world.seal()
+        for _ in range(turns):
+            if any(isinstance(step, steps.RunTurn) for step in self.world.machine.outstanding()):
+                self.world.end()
+                self.world.seal()
 
     def _settle_turn(self, step: steps.RunTurn, data: st.DataObject) -> None:
         world = self.world
@@ -390,6 +410,7 @@ class SessionMachine(RuleBasedStateMachine):
         self._the_session_agrees_with_its_timeline()
         self._receipts_never_change()
         self._what_people_said_is_on_its_way()
+        self._no_input_is_lost()
         self._there_is_always_a_way_on()
         self._what_stands_still_is_explained()
 
@@ -415,6 +436,17 @@ class SessionMachine(RuleBasedStateMachine):
         assert self.observer.order == sorted(self.observer.order, key=list(self.observer.status).index), (
             "S-10: dispatched in the order of admission"
         )
+
+    def _no_input_is_lost(self) -> None:
+        """Every Turn shows what was given, and none begins without it."""
+        state, sealed = self.world.state, self.world.sealed
+        for sequence, turn in state.turns.items():
+            assert sealed.input_of(turn) == self.inputs[state.turn_id(sequence)]
+        turn = state.running_turn
+        assert turn is None or not turn.input_away
+        at_work = [s for s in state.outstanding.values() if isinstance(s, steps.SetAside | steps.Fetch)]
+        assert len({step.kind for step in at_work}) == len(at_work), "one of each at a time"
+        assert not at_work or state.queue
 
     def _what_people_said_is_on_its_way(self) -> None:
         state = self.world.state
@@ -451,7 +483,7 @@ class SessionMachine(RuleBasedStateMachine):
             outstanding = self.world.machine.outstanding()
             if not outstanding:
                 break
-            if isinstance(outstanding[0], steps.Seal):
+            if isinstance(outstanding[0], STORE_STEPS):
                 self.world.seal(1)
             else:
                 self.world.machine.step_done(outstanding[0].id, self.world.now)
@@ -468,6 +500,8 @@ class SessionMachine(RuleBasedStateMachine):
         assert [self.world.state.turn_id(turn.sequence) for turn in sealed.turns] == list(
             self.observer.status
         )
+        for turn in sealed.turns:
+            assert sealed.input_of(turn) == self.inputs[self.world.state.turn_id(turn.sequence)]
         assert sealed.record is not None
         ended = Machine(sealed.record)
         for request_id, receipt in self.receipts.items():

@@ -364,6 +364,7 @@ def test_s81_a_page_ends_at_a_mebibyte_and_is_never_empty() -> None:
 
 def test_s95_inputs_past_the_room_are_refused_before_any_wall() -> None:
     world = World()
+    world.store_works = False
     receipts = [world.enqueue("x" * 200_000) for _ in range(5)]
     assert [code(r) for r in receipts] == [None, None, None, "session_busy", "session_busy"]
     assert world.cancel().status == "accepted"

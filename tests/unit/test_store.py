@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from tests.unit.driver import running
 from turnhold.session import calls, limits, steps, timeline
-from turnhold.session.handover import SealCall
+from turnhold.session.handover import SealCall, SetAsideCall, WaitingInput
 from turnhold.session.machine import Machine
+from turnhold.session.values import TextPart, text_of
 from turnhold.session.views import EventView, PageRequest, ReadRequest, ReadResult, TurnsRequest
 from turnhold.store.archive import Archive
 from turnhold.store.folder import Folder
@@ -170,6 +171,11 @@ class Session:
             self.world.machine.step_done(found[0].id, self.world.now)
             self.note()
 
+    async def set_aside(self) -> None:
+        while found := [s for s in self.world.machine.outstanding() if isinstance(s, steps.SetAside)]:
+            await self._folder.set_aside(calls.set_aside(self.world.state, found[0]))
+            self.world.machine.step_done(found[0].id, self.world.now)
+
     def seals(self) -> list[steps.Seal]:
         return [step for step in self.world.machine.outstanding() if isinstance(step, steps.Seal)]
 
@@ -278,3 +284,44 @@ async def test_s83_a_closed_session_is_read_from_its_last_record(store: Store) -
     assert list(result.pages[0].records) == session.events
     assert result.turns[0][0].status == result.turns_by_id[turn_id].status == "cancelled"
     assert await session.archive.record("ses_test/other") is None
+
+
+async def test_s95_an_input_that_was_set_aside_reads_as_if_it_had_not(store: Store) -> None:
+    session = Session(store)
+    world = session.world
+    given = {world.state.turn_id(number): f"{number}ä" * 60_000 for number in range(2, 6)}
+    for text in given.values():
+        world.enqueue(text)
+        await session.set_aside()
+    away = [turn.sequence for turn in world.state.turns.values() if turn.input_away]
+    assert away == [3, 4, 5]
+
+    async def shown() -> dict[str, str]:
+        result = await session.read(turn_ids=tuple(given))
+        return {turn_id: text_of(turn.input or ()) for turn_id, turn in result.turns_by_id.items()}
+
+    assert await shown() == given, "queued"
+    world.cancel()
+    world.settle(steps.StopProcess)
+    assert await shown() == given, "cancelled"
+    await session.seal()
+    assert await shown() == given, "sealed"
+    record = await session.archive.record("ses_test/run")
+    assert record is not None
+    request = ReadRequest(turn_ids=tuple(given))
+    result = await session.archive.complete(request, Machine(record).read(request, world.now))
+    assert {turn_id: text_of(turn.input or ()) for turn_id, turn in result.turns_by_id.items()} == given
+
+
+async def test_s82_an_input_is_removed_with_its_turn(store: Store) -> None:
+    folder = Folder(store, "ses_test/run")
+    inputs = tuple(
+        WaitingInput(sequence=number, content=(TextPart(text=f"{number}"),)) for number in range(1, 31)
+    )
+    await folder.set_aside(SetAsideCall(prefix=folder.prefix, inputs=inputs))
+    assert text_of(await folder.input(9)) == "9"
+    await folder.seal(SealCall(prefix=folder.prefix, turns_retained_after=9))
+    assert len(await store.listing("ses_test/run/inputs")) == 21
+    assert text_of(await folder.input(10)) == "10"
+    with pytest.raises(Missing):
+        await Folder(Store(store._objects), folder.prefix).input(9)  # pyright: ignore[reportPrivateUsage]

@@ -29,6 +29,7 @@ MODELS: dict[str, type[BaseModel]] = {
         *(hosting.StartProcessCall, hosting.StartProcessResult, hosting.RunTurnCall, hosting.TurnOutcome),
         *(hosting.StopTurnCall, hosting.StopProcessCall, hosting.DeliverMessageCall, hosting.AnswerAskCall),
         *(hosting.FindTurnCall, handover.SealCall),
+        *(handover.SetAsideCall, handover.FetchCall, handover.Fetched),
         *(peers.StartSessionCall, peers.MadeByCall, peers.EndedCall, peers.Started, peers.Looked),
         *(hosting.Report, carried.SessionInput, creation.Creation, creation.Latest),
     )

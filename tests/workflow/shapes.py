@@ -273,6 +273,21 @@ async def attached(client: Client, queue: str, _host: StubHost) -> Handle:
     return client.get_workflow_handle(handle.id, run_id=run)
 
 
+async def set_aside(client: Client, queue: str, _host: StubHost) -> Handle:
+    """Inputs that wait in the store; some are fetched while a Turn runs, and one is cancelled there."""
+    handle = await start(client, queue, WAITS)
+    for number in range(5):
+        await handle.signal("enqueue", {"input": WAITS.ljust(80_000) if number % 2 else WAITS})
+    for _ in range(2):
+        await handle.signal("enqueue", {"input": "never".ljust(80_000)})
+    for sequence in range(1, 6):
+        await handle.signal("interrupt", {"turn_id": await _running(handle, sequence)})
+    await _running(handle, 6)
+    await handle.signal("cancel")
+    await handle.result()
+    return handle
+
+
 async def moved(client: Client, queue: str, _host: StubHost) -> Handle:
     """Moved from one version of the workers to another: the run that leaves."""
     shop = Shop(client, queue, sealing=True)
@@ -290,7 +305,7 @@ SHAPES: dict[str, Shape] = {
     shape.__name__: shape
     for shape in (
         *(idle, conversation, held, died, lost, hibernated, continued, cancelled, interrupted),
-        *(streaming, people, attached, moved, at_hand, owning, owned),
+        *(streaming, people, attached, set_aside, moved, at_hand, owning, owned),
     )
 }
 

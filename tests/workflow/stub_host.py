@@ -99,7 +99,7 @@ class StubHost:
         known = self.outcomes.get(call.turn_id)
         if known is not None and known.epoch == call.epoch:
             return known
-        if text_of(call.input) == WAITS:
+        if text_of(call.input).strip() == WAITS:
             await self._stop_of(call.turn_id).wait()
             said = {"state": call.state, "how": "stopped"}
         elif text_of(call.input) == STREAMS:

@@ -5,8 +5,9 @@ import asyncio
 from temporalio.client import Client
 
 from tests.harness import poll
-from tests.workflow.stub_host import LISTENS, StubHost, events, read, start, until_idle
-from turnhold.session.views import AsksRequest, AskView, EventView
+from tests.workflow.stub_host import LISTENS, WAITS, StubHost, events, read, start, until_idle
+from turnhold.session.values import text_of
+from turnhold.session.views import AsksRequest, AskView, EventView, TurnsRequest
 
 
 async def test_s10_s80_a_session_continues_as_new_and_loses_nothing(real: Client, task_queue: str) -> None:
@@ -75,3 +76,27 @@ async def test_s80_what_a_reader_has_seen_stays(real: Client, task_queue: str) -
         assert every[: len(seen)] == seen
         said = [e.data["content"][0]["text"] for e in every if e.kind == "turn.output"]  # type: ignore[index]
         assert said == [str(number) for number in range(30)]
+
+
+async def test_s10_s95_inputs_that_wait_in_the_store_cross_into_later_runs(
+    real: Client, task_queue: str
+) -> None:
+    given = [f"{number} ".ljust(20_000, "x") for number in range(30)]
+    async with StubHost().serve(real, task_queue):
+        handle = await start(real, task_queue, WAITS, events_per_run=40)
+        latest = real.get_workflow_handle(handle.id)
+        for text in given:
+            await latest.signal("enqueue", {"input": text})
+
+        async def turn_ids() -> list[str] | None:
+            found = (await read(handle, turns=(TurnsRequest(limit=100),))).turns[0]
+            return [turn.id for turn in found] if len(found) == 31 else None
+
+        first, *waiting = await poll(turn_ids)
+        shown = (await read(handle, turn_ids=(waiting[-1],))).turns_by_id[waiting[-1]]
+        assert text_of(shown.input or ()) == given[-1]
+        await latest.signal("interrupt", {"turn_id": first})
+        await until_idle(handle)
+        assert (await latest.describe()).run_id != handle.first_execution_run_id
+        said = [e.data["content"][0]["text"] for e in await events(handle) if e.kind == "turn.output"]  # type: ignore[index]
+        assert said == given

@@ -1,7 +1,7 @@
 """The calls that hosts and the store receive, made of a step and the state as it is carried out."""
 
 from turnhold.session import hosting, processes, sealing, steps
-from turnhold.session.handover import SealCall
+from turnhold.session.handover import FetchCall, SealCall, SetAsideCall, WaitingInput
 from turnhold.session.model import SessionState
 
 
@@ -101,3 +101,20 @@ def seal(state: SessionState, step: steps.Seal) -> SealCall:
         retained_after=step.retained_after,
         turns_retained_after=step.turns_retained_after,
     )
+
+
+def set_aside(state: SessionState, step: steps.SetAside) -> SetAsideCall:
+    """What has been sealed meanwhile, or was here all the time, needs no second place."""
+    found = (state.turns.get(sequence) for sequence in step.turns)
+    return SetAsideCall(
+        prefix=state.prefix,
+        inputs=tuple(
+            WaitingInput(sequence=turn.sequence, content=turn.input)
+            for turn in found
+            if turn is not None and turn.input
+        ),
+    )
+
+
+def fetch(state: SessionState, step: steps.Fetch) -> FetchCall:
+    return FetchCall(prefix=state.prefix, sequence=step.turn)

@@ -13,6 +13,7 @@ from turnhold.session import (
     sealing,
     steps,
     turns,
+    waiting,
 )
 from turnhold.session.model import SessionState
 from turnhold.session.transaction import Transaction
@@ -124,15 +125,15 @@ def advance(tx: Transaction) -> None:
         state.idle_since = None
     elif state.idle_since is None:
         state.idle_since = tx.now
+    waiting.advance(tx)
     sealing.advance(tx)
 
 
 def _may_start(state: SessionState) -> bool:
     """A queued Turn could run; of its Process nothing is said."""
     open_ = state.status != "closed" and state.moving_to is None
-    return (
-        open_ and state.running is None and bool(state.queue) and not state.held and sealing.has_room(state)
-    )
+    could = open_ and state.running is None and bool(state.queue) and not state.held
+    return could and sealing.has_room(state) and waiting.is_at_hand(state)
 
 
 def _start_next(tx: Transaction) -> None:

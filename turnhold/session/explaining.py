@@ -6,7 +6,7 @@ What only the outside knows (no worker, no Process slot, no Temporal) is added w
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from turnhold.session import remedies, sealing, steps
+from turnhold.session import remedies, sealing, steps, waiting
 from turnhold.session.model import ClosedHow, SessionState
 from turnhold.session.views import Cause, Explanation, HoldView
 
@@ -136,10 +136,10 @@ def _waits(state: SessionState) -> bool:
 
 def _waiting_for_process(state: SessionState) -> Iterator[Cause]:
     process = state.process
-    if not _waits(state) or (process.status == "none" and not sealing.has_room(state)):
+    if not _waits(state) or (process.status == "none" and not _has_what_it_needs(state)):
         return
     sequence = state.queue[0]
-    waiting = Cause(
+    starting = Cause(
         code="process_starting",
         message=f"Process {process.epoch} is starting; Turn {sequence} runs once it is there.",
         since=process.since,
@@ -148,25 +148,35 @@ def _waiting_for_process(state: SessionState) -> Iterator[Cause]:
         session_id=state.id,
     )
     if process.status == "starting":
-        yield waiting
+        yield starting
     elif process.status == "none":
         failed = f"{process.failures} failed in a row" if process.failures else "the last start was lost"
-        yield waiting.but(
+        yield starting.but(
             code="process_backing_off",
             message=f"A new Process for Turn {sequence} is tried after a pause, since {failed}.",
             until=process.retry_at,
         )
 
 
+def _has_what_it_needs(state: SessionState) -> bool:
+    """The store does not keep the next Turn from running."""
+    return sealing.has_room(state) and waiting.is_at_hand(state)
+
+
 def _waiting_for_store(state: SessionState) -> Iterator[Cause]:
-    """No further Turn begins before the store has what earlier ones left; why it has not, others know."""
-    if _waits(state) and not sealing.has_room(state):
-        seals = [step for step in state.outstanding.values() if isinstance(step, steps.Seal)]
+    """No Turn begins before the store has what earlier ones left, and gives its input.
+
+    Why it does not, others know.
+    """
+    if _waits(state) and not _has_what_it_needs(state):
+        full = not sealing.has_room(state)
+        until = "taken what earlier ones left" if full else "given its input"
+        kind = steps.Seal if full else steps.Fetch
+        asked = [step.issued_at for step in state.outstanding.values() if isinstance(step, kind)]
         yield Cause(
             code="store_unavailable",
-            message=f"Turn {state.queue[0]} waits until the store has taken what earlier ones left; "
-            "it goes on by itself then.",
-            since=min((step.issued_at for step in seals), default=None),
+            message=f"Turn {state.queue[0]} waits until the store has {until}; it goes on by itself then.",
+            since=min(asked, default=None),
             turn_id=state.turn_id(state.queue[0]),
             session_id=state.id,
         )
@@ -191,10 +201,10 @@ def _queued_behind(state: SessionState) -> Iterator[Cause]:
     if turn is None or not state.queue or state.held:
         return
     turn_id = state.turn_id(turn.sequence)
-    waiting = "1 Turn waits" if len(state.queue) == 1 else f"{len(state.queue)} Turns wait"
+    many = "1 Turn waits" if len(state.queue) == 1 else f"{len(state.queue)} Turns wait"
     yield Cause(
         code="queued_behind",
-        message=f"{waiting} in the queue behind Turn {turn.sequence}, which is running.",
+        message=f"{many} in the queue behind Turn {turn.sequence}, which is running.",
         since=turn.started_at,
         turn_id=turn_id,
         session_id=state.id,

@@ -75,8 +75,14 @@ BUSY_EVENTS = 8_000  # without a worker; a signal is one event, and controls nee
 # --- the state: what a run carries into the next, one payload of at most 2 MiB -----------------------
 CARRIED_BYTES = 1 * MIB  # all of it; a run is not left while there is more (the store is behind)
 RECEIPTS_BYTES = 320 * KIB  # 2,500 receipts
-QUEUED_BYTES = 640 * KIB  # Turns that wait or run, and open messages; past it `session_busy`
-TURN_BYTES = 400  # what a queued Turn, or a message, takes beside its content
+QUEUED_SHARE_BYTES = 256 * KIB  # Turns that wait or run, and open messages: always theirs …
+QUEUED_BYTES = 704 * KIB  # … and as much while the rest of the state is small; past it `session_busy`
+SPARE_BYTES = 128 * KIB  # … small enough to leave this for holds, questions, and what a Turn writes
+TURN_BYTES = 256  # what a queued Turn, or a message, takes beside its content
+ASIDE_AT_BYTES = 128 * KIB  # inputs behind the next one: past this they are written to the store …
+ASIDE_KEPT_BYTES = 64 * KIB  # … without those that run soonest …
+ASIDE_LEAST_BYTES = 16 * KIB  # … and past this where one more of the largest size would not fit
+ASIDE_SMALLEST_BYTES = 256  # a smaller input stays: as much is left of its Turn
 TAIL_BYTES = 256 * KIB  # events that are not in the store; past it no further Turn begins
 TAIL_SEALED_AT_BYTES = 128 * KIB  # … past this they are written to the store, without the newest
 TAIL_KEPT_BYTES = 32 * KIB  # … which are read most

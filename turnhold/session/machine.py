@@ -30,12 +30,13 @@ from turnhold.session import (
     sealing,
     steps,
     turns,
+    waiting,
 )
 from turnhold.session.creation import NewSession
 from turnhold.session.errors import Refused, Rejection
 from turnhold.session.model import Owner, SessionState
 from turnhold.session.transaction import Effect, Transaction
-from turnhold.session.values import milliseconds
+from turnhold.session.values import Content, milliseconds
 from turnhold.session.views import Judge, ReadRequest, ReadResult, ReceiptView
 
 Handler = Callable[[Transaction, commands.Command], Effect]
@@ -229,8 +230,8 @@ class Machine:
                     reports.turn_suspected(tx, step)
                 case steps.RunTurn() as step, _:
                     reports.turn_lost(tx, step)
-                case steps.Seal(), _:
-                    pass  # what it would have taken is still here, and is sealed by another one
+                case steps.Seal() | steps.SetAside() | steps.Fetch(), _:
+                    pass  # nothing has changed, and another one does it
                 case step, _ if step is not None:
                     _settle(tx, step)
                 case _:
@@ -250,6 +251,16 @@ class Machine:
         self._apply(now, fact)
         if heard:
             self._judge_late(milliseconds(now), heard=True)
+
+    def fetched(self, step_id: int, content: Content, now: datetime) -> None:
+        """The store has given an input back."""
+
+        def fact(tx: Transaction) -> None:
+            step = tx.finish(step_id)
+            if isinstance(step, steps.Fetch):
+                waiting.fetched(tx, step, content)
+
+        self._apply(now, fact)
 
     def report(self, said: hosting.Report, now: datetime) -> None:
         self._apply(now, lambda tx: reports.report(tx, said))
@@ -472,5 +483,7 @@ def _settle(tx: Transaction, step: steps.Step) -> None:
             people.message_handed(tx, step)
         case steps.Seal():
             sealing.sealed(tx, step)
+        case steps.SetAside():
+            waiting.set_aside(tx, step)
         case _:
             pass

@@ -57,6 +57,7 @@ class Turn(Lean):
     origin: Origin = Origin()
     input: Content = ()
     input_bytes: int = 0
+    aside: bool = False  # the store has its input; here that is only while it runs, or is about to
     created_at: Timestamp
     started_at: Timestamp | None = None
     ended_at: Timestamp | None = None
@@ -74,6 +75,15 @@ class Turn(Lean):
     @property
     def settled(self) -> bool:
         return self.status not in ("queued", "running")
+
+    @property
+    def input_away(self) -> bool:
+        """Only the store has its input."""
+        return self.aside and not self.input
+
+    @property
+    def bytes_here(self) -> int:
+        return 0 if self.input_away else self.input_bytes
 
     @property
     def accepts_messages(self) -> bool:
@@ -279,6 +289,7 @@ class SessionState(BaseModel):
     turns_retained_after: int = 0  # the same of Turns
     removed_after: int = 0  # the events, and
     turns_removed_after: int = 0  # the Turns, that the store has been told to remove
+    inputs_bytes: int = Field(default=0, exclude=True)  # of unsettled Turns, as far as they are here
     tail_bytes: int = 0  # of `timeline`
     settled_bytes: int = 0  # of the settled Turns in `turns`
     judged: int = 0  # commands that have an outcome
@@ -303,8 +314,9 @@ class SessionState(BaseModel):
     turn_segments: list[Segment] = Field(default_factory=list[Segment])
 
     @model_validator(mode="after")
-    def _index_keys(self) -> "SessionState":
-        """The receipts say it all: the index of their keys is not carried."""
+    def _derive(self) -> "SessionState":
+        """Receipts and Turns say it all: the index of keys, and the sum of inputs, are not carried."""
+        self.inputs_bytes = sum(turn.bytes_here for turn in self.turns.values() if not turn.settled)
         self.keys = {r.key: r.request_id for r in self.receipts.values() if r.key is not None}
         return self
 

@@ -98,13 +98,15 @@ def _turn_by_id(state: SessionState, turn_id: str) -> Turn | None:
 
 
 def _whole_turn(state: SessionState, record: Turn) -> TurnView:
-    """A Turn with input, and with its output where that is at hand and no larger than a page."""
+    """A Turn with input, unless the store has it, and with output if all here and no larger than a page."""
     output: Output | None = None if record.output_bytes else ()
     if 0 < record.output_bytes <= limits.PAGE_BYTES and record.first_event > state.tail_after:
         output = _output(state, record)
         if encoded_bytes(output) > limits.PAGE_BYTES:
             output = None
-    return turn(state.id, state.turn_id(record.sequence), record).but(input=record.input, output=output)
+    return turn(state.id, state.turn_id(record.sequence), record).but(
+        input=None if record.input_away else record.input, output=output
+    )
 
 
 def _output(state: SessionState, record: Turn) -> Output:

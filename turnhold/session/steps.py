@@ -155,6 +155,24 @@ class Seal(Record):
     turns_retained_after: int = 0  # … Turns are removed
 
 
+class SetAside(Record):
+    """Write the inputs of these waiting Turns to the store, an object each: they leave the state then."""
+
+    kind: Literal["set_aside"] = "set_aside"
+    id: int
+    issued_at: Timestamp
+    turns: tuple[int, ...]
+
+
+class Fetch(Record):
+    """Bring back the input of the Turn that is next in the queue: fact `Fetched`."""
+
+    kind: Literal["fetch"] = "fetch"
+    id: int
+    issued_at: Timestamp
+    turn: int
+
+
 Step = Annotated[
     StartProcess
     | RunTurn
@@ -168,7 +186,9 @@ Step = Annotated[
     | TellOwner
     | LookForOwned
     | LookForOwner
-    | Seal,
+    | Seal
+    | SetAside
+    | Fetch,
     Field(discriminator="kind"),
 ]
 

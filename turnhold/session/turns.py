@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from turnhold.session import events, hosting, ids, limits, people, steps
+from turnhold.session import events, hosting, ids, people, steps, waiting
 from turnhold.session.errors import Refused
 from turnhold.session.model import SessionState, Stop, StopKind, Turn
 from turnhold.session.transaction import Transaction
@@ -67,6 +67,7 @@ def admit(tx: Transaction, content: Content, origin: Origin, created_at: datetim
         first_event=queued,
     )
     state.queue.append(sequence)
+    state.inputs_bytes += size
     return sequence
 
 
@@ -77,15 +78,11 @@ def require_room(state: SessionState, content: Content) -> int:
         Refused: `session_busy`.
     """
     size = encoded_bytes(content)
-    unsettled = state.queue if state.running is None else [state.running, *state.queue]
-    sizes = [
-        *(state.turns[sequence].input_bytes for sequence in unsettled),
-        *(encoded_bytes(message.content) for message in state.messages.values()),
-    ]
-    waiting = sum(sizes) + len(sizes) * limits.TURN_BYTES
-    if waiting and waiting + size + limits.TURN_BYTES > limits.QUEUED_BYTES:
+    if not waiting.fits(state, size):
         raise Refused(
-            "session_busy", "What waits here is as large as it may be; let Turns and messages end first."
+            "session_busy",
+            "What waits here is as large as it may be; try again once the store has taken some of it, or "
+            "Turns and messages have ended.",
         )
     return size
 
@@ -195,6 +192,7 @@ def _leave(tx: Transaction) -> int:
 
 
 def _end(tx: Transaction, sequence: int, event: int, **outcome: object) -> None:
+    waiting.leave(tx, sequence)
     turn = tx.change_turn(sequence, ended_at=tx.now, last_event=event, **outcome)
     tx.state.settled_bytes += encoded_bytes(turn)
     tx.state.last_activity_at = tx.now

@@ -178,6 +178,7 @@ Response = Annotated[
     AfterValidator(_within_bytes),
 ]
 
+CONTENT: TypeAdapter[Content] = TypeAdapter(Content)
 OUTPUT: TypeAdapter[Output] = TypeAdapter(Output)
 RESPONSE: TypeAdapter[Output] = TypeAdapter(Response)
 

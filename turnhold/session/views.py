@@ -295,9 +295,9 @@ class ReadResult(Record):
 
     They are of what the state still has: what is older is in the `archive`.
 
-    `turns_by_id` holds Turns with their output. Where that is larger than a page, or not all here,
-    `output` is null, and is read from the events in the Turn's extent: from its first to its last
-    one, if it has ended.
+    `turns_by_id` holds Turns with their input, or null where the store has it, and with their output.
+    Where that is larger than a page, or not all here, it is null, and is read from the events in the
+    Turn's extent: from its first to its last one, if it has ended.
     """
 
     session: SessionView

@@ -57,9 +57,16 @@ class Archive:
             StoreFailed; Missing: the Session has moved on meanwhile, and is asked again.
         """
         view = result.archive
-        if view is None or not (view.events or view.turns):
+        if view is None:
             return result
         folder = self._folder(view.prefix)
+        at_hand = {
+            turn_id: turn if turn.input is not None else turn.but(input=await folder.input(turn.sequence))
+            for turn_id, turn in result.turns_by_id.items()
+        }
+        result = result.but(turns_by_id=at_hand)
+        if not (view.events or view.turns):
+            return result
         reader = _Reader(folder, view, result.session)
         pages = [await reader.page(*pair) for pair in zip(request.pages, result.pages, strict=True)]
         lists = [await reader.turns(*pair) for pair in zip(request.turns, result.turns, strict=True)]
@@ -137,7 +144,9 @@ class _Reader:
             record = await self._turn(turn_id)
             if record is not None:
                 output = None if record.output_bytes else ()
-                found[turn_id] = self._shown(record).but(input=record.input, output=output)
+                away = record.input_away
+                given = await self._folder.input(record.sequence) if away else record.input
+                found[turn_id] = self._shown(record).but(input=given, output=output)
                 extents[turn_id] = (record.first_event, record.last_event)
         return found, extents
 

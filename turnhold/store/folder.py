@@ -5,12 +5,15 @@
     <session id>/<first run id>/
         events/<last>-<first>    a segment of the timeline: one event a line
         turns/<last>-<first>     settled Turns: one a line
+        inputs/<sequence>        the input of one Turn, if it was set aside while the Turn waited
         record                   the last record of a closed Session
 
-A name begins with the last number that is in it, so that the first object beyond a cursor can be
-found by listing. Objects do not overlap, and together they have no gap.
+The name of a segment or of Turns begins with the last number that is in it, so that the first object
+beyond a cursor can be found by listing. They do not overlap, and together they have no gap. An input
+stays for as long as its Turn is retained, whatever becomes of that.
 """
 
+import asyncio
 import re
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Sequence
@@ -19,12 +22,14 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 
-from turnhold.session.handover import SealCall
+from turnhold.session.handover import SealCall, SetAsideCall
 from turnhold.session.model import Event, SessionState, Turn
+from turnhold.session.values import CONTENT, Content
 from turnhold.store.objects import Missing, Store
 
 _DIGITS = 16  # JSON's largest whole number has as many
 _NAME = re.compile(rf".*/(\d{{{_DIGITS}}})-(\d{{{_DIGITS}}})")
+_AT_ONCE = 10
 _EVENTS = TypeAdapter(tuple[Event, ...])
 _TURNS = TypeAdapter(tuple[Turn, ...])
 R = TypeVar("R", Event, Turn)
@@ -47,11 +52,25 @@ class Folder:
         """
         await self._remove("events", call.retained_after)
         await self._remove("turns", call.turns_retained_after)
-
+        await self._remove_inputs(call.turns_retained_after)
         await self._write("events", call.events)
         await self._write("turns", call.turns)
         if call.record is not None:
             await self._store.put(f"{self.prefix}/record", to_json(call.record, exclude_none=True))
+
+    async def set_aside(self, call: SetAsideCall) -> None:
+        """Write inputs of waiting Turns, some at a time."""
+        for at in range(0, len(call.inputs), _AT_ONCE):
+            some = call.inputs[at : at + _AT_ONCE]
+            await asyncio.gather(
+                *(self._store.put(self._input_path(one.sequence), to_json(one.content)) for one in some)
+            )
+
+    async def _remove_inputs(self, through: int) -> None:
+        if through:
+            last = self._input_path(through)
+            found = await self._store.listing(f"{self.prefix}/inputs")
+            await self._store.delete([item.path for item in found if item.path <= last])
 
     async def _remove(self, kind: str, through: int) -> None:
         """The objects of which nothing is retained, the oldest first (S-82)."""
@@ -75,6 +94,14 @@ class Folder:
         except Missing:
             return None
         return SessionState.model_validate_json(data)
+
+    async def input(self, sequence: int) -> Content:
+        """The input of a Turn that was set aside.
+
+        Raises:
+            Missing: it is not there (any more).
+        """
+        return CONTENT.validate_json(await self._store.get(self._input_path(sequence)))
 
     async def events(self, after: int, through: int) -> AsyncIterator[Event]:
         """The sealed events after one sequence up to another, in order.
@@ -120,6 +147,9 @@ class Folder:
         found = await self._store.listing(f"{self.prefix}/{kind}", after=f"{number:0{_DIGITS}d}")
         matches = [_NAME.fullmatch(item.path) for item in found]
         return [(int(match[1]), int(match[2])) for match in matches if match]
+
+    def _input_path(self, sequence: int) -> str:
+        return f"{self.prefix}/inputs/{sequence:0{_DIGITS}d}"
 
     def _path(self, kind: str, first: int, last: int) -> str:
         return f"{self.prefix}/{kind}/{last:0{_DIGITS}d}-{first:0{_DIGITS}d}"

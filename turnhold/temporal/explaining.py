@@ -14,6 +14,7 @@ SLOT_SECONDS = 1.0
 """A start that no host has taken for so long waits for a slot, and is not merely on its way."""
 STORE_SECONDS = 5.0
 """What is being written to the store for no longer is merely on its way."""
+_REFUSES = {names.SEAL: "does not take it", names.FETCH: "does not give it"}
 
 
 def temporal_away(session_id: str, detail: str) -> Explanation:
@@ -90,14 +91,15 @@ def with_store(
     waiting = next((c for c in explanation.causes if c.code == "store_unavailable"), None)
     if waiting is None:
         return explanation
-    pending = [
-        p for p in description.raw_description.pending_activities if p.activity_type.name == names.SEAL
+    answers = [
+        f"The store {_REFUSES[pending.activity_type.name]}: {pending.last_failure.message}."
+        for pending in description.raw_description.pending_activities
+        if pending.activity_type.name in _REFUSES and pending.HasField("last_failure")
     ]
-    reason = next((p.last_failure.message for p in pending if p.HasField("last_failure")), None)
     late = waiting.since is not None and now - waiting.since > timedelta(seconds=STORE_SECONDS)
-    if reason is None and not late:
+    if not answers and not late:
         return explanation
-    why = f"The store does not take it: {reason}." if reason else "No worker has written it yet."
+    why = answers[0] if answers else "No worker has asked it yet."
     failing = waiting.but(message=f"{waiting.message} {why}")
     return Explanation(
         moving=False, causes=tuple(failing if cause is waiting else cause for cause in explanation.causes)

@@ -17,6 +17,8 @@ DELIVER_MESSAGE = "deliver_message"
 ANSWER_ASK = "answer_ask"
 FIND_TURN = "find_turn"
 SEAL = "seal"
+SET_ASIDE = "set_aside"
+FETCH = "fetch"
 
 STORE_FAILED = "store_failed"
 """`ApplicationError` type: the store does not answer, or refuses."""
