@@ -52,6 +52,7 @@ class Session:
         self._stale = False
         self._left = False
         self._seen = 0
+        self._too_large_at: int | None = None  # the length of the history at that task
         self._signals = 0
         if given.new is not None:
             self._shown = display.at_start(given.new.created_at)
@@ -76,14 +77,21 @@ class Session:
     async def run(self, given: SessionInput) -> None:
         self._machine.take()
         self._carry_out()
-        while not self._ended():
+        while True:
             try:
-                await workflow.wait_condition(lambda: self._stale or self._ended())
+                await workflow.wait_condition(lambda: self._stale or self._machine.finished or self._is_due())
             except asyncio.CancelledError:
                 self._feed(self._machine.cancelled)
             if self._stale:  # once for all that a task of the workflow has brought
                 self._stale = False
                 self._shown = display.show(self._machine.state, self._shown)
+            if self._machine.finished:
+                break
+            if self._is_due():
+                if self._machine.may_be_carried:
+                    break
+                self._too_large_at = workflow.info().get_current_history_length()
+                self._begin_steps()
         metrics.run_ended(self._machine.state, self._used())
         if self._machine.finished:
             return
@@ -94,9 +102,6 @@ class Session:
             ),
             initial_versioning_behavior=_MOVE if self._machine.leaving else None,
         )
-
-    def _ended(self) -> bool:
-        return not self._stale and (self._machine.finished or self._rolling_over)
 
     # --- signals --------------------------------------------------------------------------------
 
@@ -223,22 +228,26 @@ class Session:
         self._carry_out()
 
     def _carry_out(self) -> None:
-        """Start every step that is not under way; when this run is about to end, leave it to the next one."""
-        if not self._rolling_over:
-            for step in self._machine.outstanding():
-                if step.id not in self._tasks:
-                    self._tasks[step.id] = asyncio.create_task(self._step(step), name=f"step {step.id}")
-            self._arm()
+        """Begin every step that is not under way; when this run is about to end, leave it to the next one."""
+        if not self._is_due():
+            self._begin_steps()
         self._stale = True
 
-    @property
-    def _rolling_over(self) -> bool:
-        """A roll-over is due, and the state is small enough for it."""
+    def _begin_steps(self) -> None:
+        for step in self._machine.outstanding():
+            if step.id not in self._tasks:
+                self._tasks[step.id] = asyncio.create_task(self._step(step), name=f"step {step.id}")
+        self._arm()
+
+    def _is_due(self) -> bool:
+        """A roll-over is due. Whether the state is small enough for it is looked at once in a task of the
+        workflow: that takes milliseconds, and a task may bring hundreds of signals.
+        """
         info = workflow.info()
-        limit = self._given.events_per_run or limits.ROLL_OVER_EVENTS
-        long = info.get_current_history_length() >= limit
+        length = info.get_current_history_length()
+        long = length >= (self._given.events_per_run or limits.ROLL_OVER_EVENTS)
         due = long or info.is_continue_as_new_suggested() or self._machine.leaving
-        return due and self._machine.may_be_carried
+        return due and length != self._too_large_at
 
     async def _step(self, step: steps.Step) -> None:
         """Carry a step out, and tell the machine what came of it."""
