@@ -3,13 +3,15 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 
 import pytest
+from temporalio.api.enums.v1 import WorkflowTaskFailedCause
 from temporalio.client import Client as Temporal
 
 from tests.harness import assert_gapless, poll, settled, timeline
 from turnhold.cli.stack import Plan, Stack
-from turnhold.client import Client
+from turnhold.client import Client, Problem
 from turnhold.session.values import TextPart
 from turnhold.session.views import AskView, EventView
 
@@ -168,3 +170,26 @@ async def test_s10_s92_a_steady_stream_of_inputs_and_reads_meets_no_ended_sessio
     assert_gapless(events)
     results = [event.data["result"] for event in events if event.kind == "turn.completed"]
     assert results == list(range(60))
+
+
+async def test_s92_a_burst_at_a_roll_over_fits_into_a_task(caller: Client, temporal: Temporal) -> None:
+    """Temporal gives a task of the workflow two seconds, and what a run hands on may be large."""
+    session_id = (await caller.create_session("script")).session.id
+    await caller.interrupt(session_id)
+    handle = temporal.get_workflow_handle(session_id)
+    for _ in range(9):
+        await asyncio.gather(*(handle.signal("enqueue", {"input": "say hi"}) for _ in range(100)))
+
+    async def all_queued() -> bool:
+        with suppress(Problem):  # a busy machine may take longer than a read waits
+            return (await caller.session(session_id)).queued_turns == 900
+        return False
+
+    await poll(all_queued, what="900 queued Turns", deadline=60)
+    failed = set[int]()
+    async for run in temporal.list_workflows(f"WorkflowId = '{session_id}'"):
+        history = await temporal.get_workflow_handle(session_id, run_id=run.run_id).fetch_history()
+        tasks = (event.workflow_task_failed_event_attributes for event in history.events)
+        failed |= {attributes.cause for attributes in tasks if attributes.cause}
+    assert WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_WORKFLOW_WORKER_UNHANDLED_FAILURE not in failed
+    await caller.cancel(session_id)
