@@ -27,6 +27,7 @@ def recorded() -> Path | None:
 
 def record(report: Report) -> Path:
     """Keep this run as the one that later runs are compared with."""
+    RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{report.started_at:%Y-%m-%dT%H%M%SZ}.json"
     path.write_text(report.model_dump_json(indent=1) + "\n")
     return path
