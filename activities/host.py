@@ -25,7 +25,10 @@ from turnhold.session.hosting import (
 
 log = logging.getLogger(__name__)
 
-ROOMY_AFTER_SECONDS = 10.0  # a full host hibernates a Process that has been idle for so long (S-22)
+ROOMY_AFTER_SECONDS = 10.0  # a host that fills up hibernates a Process that has been idle for so long (S-22)
+FULL_AFTER_SECONDS = 2.0  # … and one that is full, where somebody may wait, after so long
+ROOM_SHARE = 10  # it keeps one slot in so many free
+_LOOK_SECONDS = 0.25
 OUTCOME_KEPT_SECONDS = 600.0  # of a Process that is gone: its Session may not have it yet
 _STUCK_AT_LEAST = 3
 
@@ -188,15 +191,19 @@ class Host:
             tending.create_task(self._make_room())
 
     async def _make_room(self) -> None:
-        """While it is full, hibernate the longest idle Process: one slot stays free for whoever comes."""
+        """While few slots are free, hibernate the longest idle Processes: whoever comes finds one."""
+        full = self.max_processes - math.ceil(self.max_processes / ROOM_SHARE)
         while True:
-            await asyncio.sleep(ROOMY_AFTER_SECONDS / 10)
-            if self.draining or self.occupied < self.max_processes:
+            await asyncio.sleep(_LOOK_SECONDS)
+            live = [process for process in self._processes.values() if process.status == "live"]
+            if self.draining or len(live) <= full:
                 continue
-            longest = max(self._processes.values(), key=lambda process: process.idle_seconds)
-            if longest.idle_seconds >= ROOMY_AFTER_SECONDS:
-                log.info("hibernated to make room", extra=longest.ids)
-                longest.hibernate()
+            after = FULL_AFTER_SECONDS if self.occupied >= self.max_processes else ROOMY_AFTER_SECONDS
+            live.sort(key=lambda process: process.idle_seconds, reverse=True)
+            for process in live[: len(live) - full]:
+                if process.idle_seconds >= after:
+                    log.info("hibernated to make room", extra=process.ids)
+                    process.hibernate()
 
     async def _refuse_unless_expected(self, session_id: str, epoch: int) -> None:
         """Raises ProcessUnknown where a Session does not say that it counts on this epoch."""

@@ -23,6 +23,9 @@ _PAUSES = (0.1, 0.4)
 _LONGEST_PAUSE = 5.0
 _REQUEST = httpx2.Timeout(30, connect=5)
 _STREAM = httpx2.Timeout(40, connect=5)  # a live stream says something every 15 s
+_CONNECTIONS = httpx2.Limits(max_connections=None, max_keepalive_connections=100)
+"""A stream and a wait hold theirs for long: with a limit they would keep commands waiting."""
+
 _STREAM_EVENT_BYTES = 8 * 1024 * 1024
 
 
@@ -66,6 +69,7 @@ class Http:
             base_url=self.url,
             headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
             timeout=_REQUEST,
+            limits=_CONNECTIONS,
             transport=transport,
             trust_env=not _is_loopback(self.url),
         )

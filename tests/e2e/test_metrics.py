@@ -82,14 +82,13 @@ async def one_more(runs: float) -> bool:
     return await value("turnhold_run_history_events_count") == runs + 1
 
 
-async def test_s95_refused_commands_are_counted_by_their_code(client: Client) -> None:
-    session_id = (await client.create_session("script")).session.id
+async def test_refused_commands_are_counted_by_their_code(client: Client) -> None:
+    session_id = (await client.create_session("script", config={"queue_limit": 1})).session.id
     await client.interrupt(session_id)
-    long = "say " + "x" * 200_000
-    for _ in range(limits.QUEUED_BYTES // len(long)):
-        await client.enqueue(session_id, long)
-    with pytest.raises(Problem) as refused:
-        await client.enqueue(session_id, long)
-    assert refused.value.code == "session_busy"
+    await client.enqueue(session_id, "ok")
+    for _ in range(2):
+        with pytest.raises(Problem) as refused:
+            await client.enqueue(session_id, "ok")
+        assert refused.value.code == "queue_full"
     counted = await samples("turnhold_commands_refused")
-    assert [(sample.labels["code"], sample.value) for sample in counted] == [("session_busy", 1)]
+    assert [(sample.labels["code"], sample.value) for sample in counted] == [("queue_full", 2)]

@@ -1,5 +1,6 @@
 """The HTTP client: what it repeats, how problems arrive, and streams across broken connections."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import aclosing
@@ -285,3 +286,26 @@ async def test_an_event_may_be_larger_than_a_mebibyte():
     handle, _ = in_turn(stream_of(f"id: 1\nevent: x\ndata: {json.dumps(body)}\n\n".encode()))
     async with opened(handle) as client, aclosing(client.stream("ses_1")) as events:
         assert [event async for event in events]
+
+
+async def test_however_many_wait_a_command_has_a_connection():
+    server = await asyncio.start_server(_answers_commands_alone, "127.0.0.1")
+    port = server.sockets[0].getsockname()[1]
+    async with server, Client(f"http://127.0.0.1:{port}") as client:
+        waiting = [asyncio.create_task(client.wait_turn("ses_1", "trn_1")) for _ in range(150)]
+        await asyncio.sleep(0.1)
+        assert (await client.enqueue("ses_1", "hi")).turn_id == "trn_2"
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def _answers_commands_alone(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    head = await reader.readuntil(b"\r\n\r\n")
+    if head.startswith(b"POST"):
+        body = json.dumps(RECEIPT).encode()
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
+        writer.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+        await writer.drain()
+    await reader.read()
+    writer.close()

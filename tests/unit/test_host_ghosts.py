@@ -159,3 +159,14 @@ async def test_s22_a_full_host_hibernates_the_longest_idle_process(monkeypatch):
         await host.run_turn(turn_call("say late", number=2, session_id=OTHER))
     assert (await host.run_turn(turn_call("say hi", number=2, session_id="ses_third000"))).how == "completed"
     running.cancel()
+
+
+async def test_s22_a_full_host_makes_room_for_many_at_once(monkeypatch):
+    monkeypatch.setattr(host_module, "FULL_AFTER_SECONDS", 0.1)
+    host = make_host(script, link=Link(), max_processes=40)
+    async with tended(host):
+        for number in range(40):
+            await host.start_process(start_call("script", session_id=f"ses_{number:08}"))
+        await poll(lambda: host.occupied == 36)
+        await asyncio.sleep(0.5)
+        assert host.occupied == 36, "a slot in ten is free, and that is enough"

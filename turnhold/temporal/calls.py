@@ -17,6 +17,7 @@ from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import QueryRejectCondition, WorkflowExecutionStatus
 from temporalio.api.query.v1 import WorkflowQuery
 from temporalio.api.workflowservice.v1 import (
+    DescribeWorkflowExecutionRequest,
     QueryWorkflowRequest,
     QueryWorkflowResponse,
     SignalWorkflowExecutionRequest,
@@ -51,6 +52,14 @@ class Queried:
 
     result: ReadResult | None
     unclean: bool = False
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Where a run of a Session stands in Temporal: if it has not changed, nothing has happened."""
+
+    run_id: str
+    history_length: int
 
 
 class Calls:
@@ -176,6 +185,22 @@ class Calls:
                 "session_busy", "This Session takes no more just now; try again.", session_id=session_id
             )
         raise failures.temporal_unavailable(session_id, request_id)
+
+    async def mark(self, session_id: str) -> Mark:
+        """The least of `describe`, at half of what that costs: it is asked for all the time.
+
+        Raises:
+            Failure: `session_not_found` or `temporal_unavailable`.
+        """
+        request = DescribeWorkflowExecutionRequest(
+            namespace=self.client.namespace, execution=WorkflowExecution(workflow_id=session_id)
+        )
+        async with bounded(CALL_SECONDS, session_id):
+            answer = await self.client.workflow_service.describe_workflow_execution(
+                request, retry=True, timeout=timedelta(seconds=CALL_SECONDS)
+            )
+        info = answer.workflow_execution_info
+        return Mark(info.execution.run_id, info.history_length)
 
     async def describe(
         self, session_id: str, *, seconds: float = CALL_SECONDS

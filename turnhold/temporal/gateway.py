@@ -36,12 +36,11 @@ from turnhold.store.objects import Store
 from turnhold.temporal import explaining, failures, late, listing, names, presence, terminated, workers
 from turnhold.temporal.answers import Answers
 from turnhold.temporal.asks import Asks
-from turnhold.temporal.calls import CALL_SECONDS, Calls, bounded
+from turnhold.temporal.calls import CALL_SECONDS, Calls, Mark, bounded
 from turnhold.temporal.creation import TASK_SECONDS, Creation
 from turnhold.temporal.failures import Ended, Failure
 from turnhold.temporal.pulse import BUSY_SECONDS
 from turnhold.temporal.room import Rooms
-from turnhold.temporal.watch import Mark
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +73,7 @@ class Gateway:
         self.task_queue = task_queue
         self.on_command: Callable[[str], None] = lambda session_id: None
         self._calls = Calls(client)
-        self._rooms = Rooms(self._calls.describe)
+        self._rooms = Rooms(self._calls.mark)
         self._answers = Answers(self._calls, store, on_answer=self._rooms.answered)
         self.asks = Asks(self.read)
 
@@ -131,6 +130,7 @@ class Gateway:
                     "The Temporal namespace lacks the search attributes: `turnhold setup` registers them.",
                 ) from error
             raise
+        self._rooms.answered(session_id)
         return Created(made.session(session_id), made.turn(session_id, new.input))
 
     async def _occupied(self, wanted: Creation, session_id: str, new: NewSession) -> Created:
@@ -447,8 +447,7 @@ class Gateway:
 
     async def mark(self, session_id: str) -> Mark:
         """Where the Session's run stands, for `Watcher`."""
-        description = await self._calls.describe(session_id)
-        return Mark(description.run_id, description.history_length)
+        return await self._calls.mark(session_id)
 
     async def list_sessions(
         self, environment: str, wanted: listing.Filter, *, limit: int = 20, cursor: str | None = None

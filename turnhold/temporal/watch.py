@@ -18,6 +18,7 @@ from typing import Protocol
 from pydantic_core import to_json
 
 from turnhold.session.views import EventPage, EventView, PageRequest, ReadRequest, ReadResult, TurnView
+from turnhold.temporal.calls import Mark
 from turnhold.temporal.failures import Failure
 from turnhold.temporal.terminated import is_terminated
 
@@ -35,14 +36,6 @@ RING_EVENTS = 1_000
 RING_BYTES = 1024 * 1024
 PAGE_EVENTS = 500
 TERMINAL = frozenset({"turn.completed", "turn.failed", "turn.interrupted", "turn.cancelled"})
-
-
-@dataclass(frozen=True)
-class Mark:
-    """Where a run of a Session stands in Temporal: if it has not changed, nothing has happened."""
-
-    run_id: str
-    history_length: int
 
 
 class Source(Protocol):
