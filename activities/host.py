@@ -26,7 +26,7 @@ from turnhold.session.hosting import (
 log = logging.getLogger(__name__)
 
 ROOMY_AFTER_SECONDS = 10.0  # a host that fills up hibernates a Process that has been idle for so long (S-22)
-FULL_AFTER_SECONDS = 2.0  # … and one that is full, where somebody may wait, after so long
+FULL_AFTER_SECONDS = 5.0  # … and one that is full, where somebody may wait, after so long
 ROOM_SHARE = 10  # it keeps one slot in so many free
 _LOOK_SECONDS = 0.25
 OUTCOME_KEPT_SECONDS = 600.0  # of a Process that is gone: its Session may not have it yet

@@ -33,6 +33,7 @@ from turnhold.temporal.watch import Watcher
 _log = logging.getLogger("turnhold.api")
 _PATIENCE_SECONDS = 1.0  # the SDK's own retries; callers wait for them
 _STORE_CACHE_BYTES = 32 * 1024 * 1024
+_KEEP_ALIVE_SECONDS = 75  # longer than callers keep a connection: else one closes as it is used again
 _GRACE_SECONDS = 5  # for requests that are under way; streams and waits end at once, and rejoin
 
 ROUTERS = (
@@ -138,6 +139,7 @@ class _Server(uvicorn.Server):
                 log_config=None,
                 access_log=False,
                 timeout_graceful_shutdown=_GRACE_SECONDS,
+                timeout_keep_alive=_KEEP_ALIVE_SECONDS,
                 server_header=False,
             )
         )

@@ -368,6 +368,8 @@ def run_api() -> None:
     """
     settings = _settings()
     _find_agents_here()
+    import uvloop
+
     from turnhold.agents.errors import AgentLoadError
     from turnhold.keys import KeysFileError
     from turnhold.temporal.connection import CannotConnect
@@ -377,7 +379,7 @@ def run_api() -> None:
     except ModuleNotFoundError as error:
         raise _not_installed(error) from error
     try:
-        asyncio.run(_serve(app, settings))
+        uvloop.run(_serve(app, settings))
     except (AgentLoadError, KeysFileError, CannotConnect, app.CannotServe) as error:
         raise CommandFailed(str(error), USAGE) from error
 
