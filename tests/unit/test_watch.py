@@ -191,7 +191,8 @@ async def test_s82_a_boundary_is_shown_never_a_silent_gap() -> None:
 
 
 async def test_an_idle_session_is_not_queried_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "IDLE_SECONDS", 0.01)
+    for name in ("IDLE_SECONDS", "TOGETHER_SECONDS"):
+        monkeypatch.setattr(watch, name, 0.01)
     timeline = Timeline(events=1)
     timeline.working = False
     watcher = Watcher(timeline, timeline.mark)
