@@ -40,6 +40,7 @@ from turnhold.settings import Settings, misnamed
 from turnhold.store.objects import Store, StoreUnusable
 from turnhold.temporal import deployments, failures, names, workers
 from turnhold.temporal.connection import CannotConnect, connect
+from turnhold.temporal.creation import TASK_SECONDS
 from turnhold.temporal.gateway import Gateway
 from turnhold.temporal.sweeping import Sweeper
 from turnhold.temporal.watch import Watcher
@@ -56,6 +57,7 @@ _STICKY = timedelta(seconds=1)  # how long a Session waits for a worker that has
 # What the host said last makes workflow tasks. A worker that stops polling as one is handed to it
 # loses it, and its Session then waits 10 s for the task's time-out.
 _LAST_TASKS_SECONDS = 0.5
+_DEADLOCK_SECONDS = TASK_SECONDS - 0.5  # as long as a task may take at all
 _WAIT_LOOK_SECONDS = 2.0  # a Turn may wait for a hundred others
 _EXIT_SECONDS = 14.0  # after the grace the process is gone by then, whatever does not answer
 _COMPLETION_GRACE = timedelta(seconds=5)
@@ -194,7 +196,7 @@ class _Workers:
         log.info("worker stopped")
 
     def _sessions_worker(self, client: Client) -> Worker:
-        return Worker(
+        worker = Worker(
             client,
             task_queue=self._settings.task_queue,
             workflows=[Session],
@@ -205,6 +207,8 @@ class _Workers:
             sticky_queue_schedule_to_start_timeout=_STICKY,
             **self._versioning(),
         )
+        _allow_long_tasks(worker)
+        return worker
 
     def _sealing_worker(self, client: Client, store: Store) -> Worker:
         """Never versioned: what is written is for every version to read."""
@@ -267,6 +271,19 @@ class _Workers:
                 log.info(said)
                 told = said
             await asyncio.sleep(_CONNECT_RETRY_SECONDS if told is None else _STANDING_SECONDS)
+
+
+def _allow_long_tasks(worker: Worker) -> None:
+    """Let a task of a Session take all of its time: thousands of signals that waited come in one (S-95).
+
+    The SDK gives up on a task after two seconds, which is no setting of its, and such a Session would
+    never get over it.
+    """
+    inner = worker._workflow_worker  # pyright: ignore[reportPrivateUsage]
+    if inner is None or not hasattr(inner, "_deadlock_timeout_seconds"):
+        log.warning("this temporalio has no limit for tasks that is known: a full Session may stand still")
+        return
+    inner._deadlock_timeout_seconds = _DEADLOCK_SECONDS  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
 
 
 async def _shut_down(*parts: Worker | None) -> None:

@@ -4,6 +4,7 @@
 kills a part uses `own_stack`.
 """
 
+import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -11,6 +12,9 @@ import pytest
 
 from turnhold.cli.stack import Plan, Stack
 from turnhold.client import Client
+
+# A shell's background job ignores Ctrl-C, and so would every program that these tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -36,8 +36,8 @@ class FailingStore:
     def __exit__(self, *_: object) -> None:
         self._undo.close()
 
-    def fail(self, session_id: str) -> None:
-        """From now on it takes nothing of this Session; perhaps of none."""
+    def fail(self, *session_ids: str) -> None:
+        """From now on it takes nothing of these Sessions; perhaps of none."""
         raise NotImplementedError
 
     def mend(self) -> None:
@@ -70,7 +70,7 @@ class ReadOnly(_Volume):
 
     words = "Read-only file system"
 
-    def fail(self, session_id: str) -> None:
+    def fail(self, *session_ids: str) -> None:
         self.remount("ro")
 
     def mend(self) -> None:
@@ -83,7 +83,7 @@ class Full(_Volume):
     size = "1m"
     words = "No space left on device"
 
-    def fail(self, session_id: str) -> None:
+    def fail(self, *session_ids: str) -> None:
         """It fills by itself."""
 
     def fill_up(self) -> None:
@@ -96,17 +96,19 @@ class Full(_Volume):
 
 
 class InTheWay(FailingStore):
-    """A folder in which a plain file stands where the Session's own folder was."""
+    """A folder in which a plain file stands where each Session's own folder was."""
 
     words = "Not a directory"
 
-    def fail(self, session_id: str) -> None:
-        self._place, self._aside = self.folder / session_id, self.folder / "aside"
-        self._aside.write_text("in the way")
-        _exchange(self._place, self._aside)
+    def fail(self, *session_ids: str) -> None:
+        self._moved = [(self.folder / each, self.folder / f"aside-{each}") for each in session_ids]
+        for place, aside in self._moved:
+            aside.write_text("in the way")
+            _exchange(place, aside)
 
     def mend(self) -> None:
-        _exchange(self._place, self._aside)
+        for place, aside in self._moved:
+            _exchange(place, aside)
 
 
 class _Server(FailingStore):
@@ -128,7 +130,7 @@ class Killed(_Server):
 
     words = "error sending request"
 
-    def fail(self, session_id: str) -> None:
+    def fail(self, *session_ids: str) -> None:
         self.server.kill()
 
     def mend(self) -> None:
@@ -140,7 +142,7 @@ class Hanging(_Server):
 
     words = "no answer within 10 s"
 
-    def fail(self, session_id: str) -> None:
+    def fail(self, *session_ids: str) -> None:
         self.server.send(signal.SIGSTOP)
 
     def mend(self) -> None:

@@ -56,7 +56,7 @@ async def test_s92_s95_without_a_worker_what_may_wait_is_refused_before_the_wall
     held = await client.interrupt(session_id)
     ended = await client.close(session_id)
     assert (held.status, ended.status) == ("pending", "pending"), "controls are taken all the same"
-    own_stack.start_worker()
+    worker = own_stack.start_worker()
 
     async def closed() -> bool:
         return (await client.session(session_id)).status == "closed"
@@ -64,3 +64,4 @@ async def test_s92_s95_without_a_worker_what_may_wait_is_refused_before_the_wall
     await poll(closed, deadline=60, what="the close that had waited")
     receipt = await client.receipt(session_id, held.request_id)
     assert receipt.status == "accepted"
+    assert "limit for tasks" not in worker.output()

@@ -32,12 +32,16 @@ def emitted(count: int) -> str:
 
 @dataclass
 class Scene:
-    """A Session whose store fails while its second Turn streams, and all that it was given."""
+    """A Session whose store fails while its second Turn streams, and all that it was given.
+
+    `unread` is another one with its Turn, in the store: what has been read once is in the API's memory.
+    """
 
     stack: Stack
     store: FailingStore
     client: Client
     session_id: str = ""
+    unread: tuple[str, str] = ("", "")
     turns: list[str] = field(default_factory=list[str])
     following: asyncio.Task[None] | None = None
     followed: list[EventView] = field(default_factory=list[EventView])
@@ -57,7 +61,10 @@ class Scene:
                 self.followed.append(item)
 
     async def segments(self) -> int:
-        return len([p for p in await asyncio.to_thread(self.store.paths, self.session_id) if "/events/" in p])
+        return await self.objects("events", self.session_id)
+
+    async def objects(self, kind: str, session_id: str) -> int:
+        return len([p for p in await asyncio.to_thread(self.store.paths, session_id) if f"/{kind}/" in p])
 
     async def asked(self) -> AskView | None:
         return next(iter(await self.client.asks(self.session_id, status="pending")), None)
@@ -85,7 +92,11 @@ async def scene(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
             made.session_id = (await client.create_session("script")).session.id
             first = await made.enqueue("emit 100 2000")
             await settled(client, made.session_id, first)
+            other = await client.create_session("script", input="emit 100 2000")
+            assert other.turn is not None
+            made.unread = (other.session.id, other.turn.id)
             await poll(made.segments, what="a segment")
+            await poll(lambda: made.objects("turns", other.session.id), what="the other's Turn")
             following = made.following = asyncio.create_task(made.follow())
             yield made
             following.cancel()
@@ -102,7 +113,7 @@ async def test_s83_s94_sessions_outlive_a_store_that_fails(scene: Scene) -> None
         return await scene.segments() > before
 
     await poll(seals, what="another segment, while the Turn streams")
-    scene.store.fail(session_id)
+    scene.store.fail(session_id, scene.unread[0])
     ask = await poll(scene.asked, what="the question at the end of all output")
     assert (await client.answer(session_id, ask.turn_id, ask.id, text="me")).status == "accepted"
 
@@ -138,8 +149,8 @@ async def test_s83_s94_sessions_outlive_a_store_that_fails(scene: Scene) -> None
 
 async def reads_that_need_it(scene: Scene) -> None:
     """What is in the store alone is a problem that says so, or is read where the store can be read."""
-    client, session_id = scene.client, scene.session_id
-    reads = (lambda: client.events(session_id), lambda: client.turn(session_id, scene.turns[0]))
+    client = scene.client
+    reads = (lambda: client.events(scene.unread[0]), lambda: client.turn(*scene.unread))
     for read in reads:
         if scene.store.readable:
             await read()
@@ -148,7 +159,7 @@ async def reads_that_need_it(scene: Scene) -> None:
             await read()
         assert (away.value.status, away.value.code) == (503, "storage_unavailable")
         assert away.value.retry_after
-    assert (await client.session(session_id)).queued_turns
+    assert (await client.session(scene.session_id)).queued_turns
 
 
 async def a_session_with_room(scene: Scene) -> str:

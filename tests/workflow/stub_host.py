@@ -27,6 +27,7 @@ from turnhold.session.values import TextPart, text_of
 from turnhold.session.views import EventView, PageRequest, ReadRequest, ReadResult
 from turnhold.store.objects import Store
 from turnhold.temporal import names
+from turnhold.temporal.failures import Failure
 from turnhold.temporal.gateway import Gateway
 from workflows.session import Session
 
@@ -224,9 +225,20 @@ async def start(
 
 
 async def read(handle: WorkflowHandle[Any, Any], **wanted: Any) -> ReadResult:
-    """What a caller is answered: by the Session, by its last record, and by the store."""
+    """What a caller is answered: by the Session, by its last record, and by the store.
+
+    A worker that is too busy to answer in time is asked again: that is no matter of these tests.
+    """
     client = handle._client  # pyright: ignore[reportPrivateUsage]
-    return await Gateway(client, "unused", STORE).read(handle.id, ReadRequest(**wanted), 10)
+    gateway = Gateway(client, "unused", STORE)
+    tries = 5
+    while True:
+        try:
+            return await gateway.read(handle.id, ReadRequest(**wanted), 10)
+        except Failure as failure:
+            tries -= 1
+            if failure.code != "worker_unavailable" or not tries:
+                raise
 
 
 async def events(handle: WorkflowHandle[Any, Any]) -> list[EventView]:
