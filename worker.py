@@ -53,7 +53,7 @@ SESSION_TASKS = 8  # at a time: more of them would only wait for this process in
 CONTROL_SLOTS = 64  # on top of every Process's Turn, so that a stop never waits behind Turns (S-58)
 _CONNECT_RETRY_SECONDS = 1.0
 _STANDING_SECONDS = 15.0  # how often a worker looks whether its version is current
-_STICKY = timedelta(seconds=1)  # how long a Session waits for a worker that has vanished
+_STICKY = timedelta(seconds=2)  # how long a Session waits for a worker that has vanished
 # What the host said last makes workflow tasks. A worker that stops polling as one is handed to it
 # loses it, and its Session then waits 10 s for the task's time-out.
 _LAST_TASKS_SECONDS = 0.5

@@ -51,8 +51,8 @@ def shown(state: SessionState) -> Shown:
 def show(state: SessionState, before: Shown) -> Shown:
     """Bring the search attributes up to date, and the details that the UI asks for.
 
-    The last activity is written with a Turn's end, and otherwise at most once a minute: an update
-    is an event in the history.
+    The last activity is written when a Turn has ended and no other one begins, and otherwise at most
+    once a minute: an update is an event in the history, and a row to be written that lists search.
     """
     now_shown = shown(state)
     workflow.set_current_details(details(state))
@@ -63,7 +63,8 @@ def show(state: SessionState, before: Shown) -> Shown:
         updates.append(creation.HELD.value_set(now_shown.held))
     if now_shown.asking != before.asking:
         updates.append(creation.ASKING.value_set(now_shown.asking))
-    if updates or now_shown.settled > before.settled or now_shown.active - before.active >= _QUIET:
+    rests = state.running is None and now_shown.settled > before.settled
+    if updates or rests or now_shown.active - before.active >= _QUIET:
         updates.append(creation.LAST_ACTIVITY.value_set(now_shown.active))
     memo_changes = now_shown.latest != before.latest
     if memo_changes:

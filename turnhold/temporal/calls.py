@@ -20,6 +20,7 @@ from temporalio.api.workflowservice.v1 import (
     DescribeWorkflowExecutionRequest,
     QueryWorkflowRequest,
     QueryWorkflowResponse,
+    ResetStickyTaskQueueRequest,
     SignalWorkflowExecutionRequest,
 )
 from temporalio.client import Client, WorkflowExecutionDescription
@@ -32,6 +33,7 @@ from turnhold.temporal.pulse import BUSY_SECONDS, Pulse
 QUERY_SECONDS = 1.7  # one query, its collisions included; with `PROBE_SECONDS`, reads end within 2 s
 PROBE_SECONDS = 0.25
 _CONTINUED = WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW
+GONE_SECONDS = 0.6  # of silence, after which the worker that has a Session in memory may be gone
 AWAY_SECONDS = 0.6  # how long a connection that fails is tried again
 SIGNAL_SECONDS = 5.0
 CALL_SECONDS = 3.0  # start, describe, list
@@ -128,19 +130,40 @@ class Calls:
         Raises:
             TimeoutError: the clock has run down.
         """
-        asked = asyncio.ensure_future(
-            self.client.workflow_service.query_workflow(
-                message, retry=False, timeout=timedelta(seconds=BUSY_SECONDS)
-            )
-        )
+        asked = asyncio.ensure_future(self._ask(message))
+        freed = False
         try:
             while not asked.done():
-                if clock.left <= 0:
+                left = clock.left
+                if left <= 0:
                     raise TimeoutError
-                await asyncio.wait([asked], timeout=clock.left)
+                until_gone = GONE_SECONDS - clock.silence
+                if not freed and until_gone <= 0:
+                    freed = True
+                    if await self._free(message.execution):
+                        asked.cancel()
+                        asked = asyncio.ensure_future(self._ask(message))
+                    continue
+                await asyncio.wait([asked], timeout=left if freed else min(left, until_gone))
             return asked.result()
         finally:
             asked.cancel()
+
+    async def _ask(self, message: QueryWorkflowRequest) -> QueryWorkflowResponse:
+        return await self.client.workflow_service.query_workflow(
+            message, retry=False, timeout=timedelta(seconds=BUSY_SECONDS)
+        )
+
+    async def _free(self, execution: WorkflowExecution) -> bool:
+        """Let any worker answer, not only the one that has it in memory; False where that cannot be."""
+        request = ResetStickyTaskQueueRequest(namespace=self.client.namespace, execution=execution)
+        try:
+            await self.client.workflow_service.reset_sticky_task_queue(
+                request, retry=False, timeout=timedelta(seconds=PROBE_SECONDS)
+            )
+        except (RPCError, RuntimeError):
+            return False
+        return True
 
     async def signal(self, session_id: str, name: str, argument: Any, request_id: str | None = None) -> None:
         """Send a signal. With `request_id` the server takes it once, however often it is sent.
@@ -236,6 +259,11 @@ class _Clock:
     @property
     def left(self) -> float:
         return self._pulse.left(self._begun, self._seconds, self._longest)
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the call began, or a worker answered anybody."""
+        return self._pulse.silence(self._begun)
 
     def note(self, error: Exception, session_id: str, request_id: str | None = None) -> None:
         """Raises once the connection has failed for too long, or for good; else it may be retried."""

@@ -19,6 +19,10 @@ class Pulse:
         """A worker has answered."""
         self._answered = asyncio.get_running_loop().time()
 
+    def silence(self, begun: float) -> float:
+        """Seconds since `begun`, or since the last answer if that was later."""
+        return asyncio.get_running_loop().time() - max(begun, self._answered)
+
     def left(self, begun: float, silence: float, longest: float) -> float:
         """Seconds left now of a wait since `begun`: `silence` after the last answer, `longest` in all."""
         now = asyncio.get_running_loop().time()
