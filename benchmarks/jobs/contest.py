@@ -10,12 +10,12 @@ from benchmarks.contestants import Contestant
 CALLERS = 64
 CONVERSATIONS = 100
 TURNS = 5
-_ROUNDS = 5
+_ROUNDS = 3
 
 
 async def create(bench: Bench, contestants: Sequence[Contestant]) -> None:
     """From creating a conversation with an input to its result, one after another."""
-    each = bench.some(20)
+    each = bench.some(15)
 
     async def measure(contestant: Contestant) -> list[float]:
         samples: list[float] = []
@@ -31,7 +31,7 @@ async def create(bench: Bench, contestants: Sequence[Contestant]) -> None:
 
 async def receipt(bench: Bench, contestants: Sequence[Contestant]) -> None:
     """From an input to its receipt: one caller, one conversation that is idle every time."""
-    each = bench.some(40)
+    each = bench.some(20)
 
     async def measure(contestant: Contestant) -> list[float]:
         session = await contestant.open()

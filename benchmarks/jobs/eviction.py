@@ -15,7 +15,7 @@ async def first_read(bench: Bench, ground: Ground) -> None:
     client = ground.client
     turns = bench.some(TURNS)
     sessions: list[str] = []
-    for number in range(bench.some(5)):
+    for number in range(bench.some(3)):
         bench.tell(f"first-read: Session {number + 1} with {turns} Turns")
         session = (await client.create_session("echo", input="hi")).session.id
         for _ in range(turns - 1):
