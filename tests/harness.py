@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from turnhold.client import Client, TurnholdError
+from turnhold.session import limits
 from turnhold.session.views import EventView, TurnView
 
 T = TypeVar("T")
@@ -97,3 +98,9 @@ async def timeline(client: Client, session_id: str, *, after: int = 0) -> list[E
 def assert_gapless(events: list[EventView], *, after: int = 0) -> None:
     """Sequences follow each other without a gap or a double (S-80)."""
     assert [event.sequence for event in events] == list(range(after + 1, after + 1 + len(events)))
+
+
+async def is_sealed(client: Client, session_id: str) -> bool:
+    """Whether what a Session has written has left its state for the store, which knows it for good."""
+    headroom = (await client.session(session_id)).headroom
+    return headroom is not None and headroom.state_bytes > limits.CARRIED_BYTES - 100 * limits.KIB

@@ -18,7 +18,7 @@ SIGNALS = "turnhold_run_signals"
 STATE_BYTES = "turnhold_session_state_bytes"
 
 BUCKETS: dict[str, Sequence[float]] = {
-    EVENTS: [100, 500, 1_000, 2_000, 4_000, 6_000, limits.BUSY_EVENTS, 16_000, 32_000, limits.RUN_EVENTS],
+    EVENTS: [100, 500, 1_000, 2_000, limits.BUSY_EVENTS, 6_000, 16_000, 32_000, limits.RUN_EVENTS],
     BYTES: [size * limits.MIB for size in (0.125, 0.5, 1, 2, 4, 8, 16, 32)] + [limits.RUN_BYTES],
     SIGNALS: [10, 100, 500, 1_000, 2_000, 4_000, 6_000, 8_000, limits.RUN_SIGNALS],
     STATE_BYTES: [size * limits.KIB for size in (16, 64, 128, 256, 512, 768, 896)] + [limits.CARRIED_BYTES],

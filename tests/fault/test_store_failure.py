@@ -14,7 +14,7 @@ from temporalio.client import WorkflowExecutionStatus
 from tests.bucket import Bucket
 from tests.fault.conftest import appended, one_more_worker, temporal
 from tests.fault.stores import FailingStore, Full, Hanging, InTheWay, Killed, ReadOnly
-from tests.harness import assert_gapless, poll, settled, timeline
+from tests.harness import assert_gapless, is_sealed, poll, settled, timeline
 from turnhold.cli.stack import Plan, Stack
 from turnhold.client import Client, Problem
 from turnhold.session.values import text_of
@@ -96,7 +96,8 @@ async def scene(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
             assert other.turn is not None
             made.unread = (other.session.id, other.turn.id)
             await poll(made.segments, what="a segment")
-            await poll(lambda: made.objects("turns", other.session.id), what="the other's Turn")
+            await poll(lambda: made.objects("events", other.session.id), what="a segment of the other")
+            await poll(lambda: is_sealed(client, other.session.id), what="no more of the other in its state")
             following = made.following = asyncio.create_task(made.follow())
             yield made
             following.cancel()

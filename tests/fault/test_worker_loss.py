@@ -16,7 +16,7 @@ from turnhold.session.values import text_of
 
 RUNNING = 10
 IDLE = 5
-INIT_SECONDS = 4.0
+INIT_SECONDS = 10.0
 
 
 @dataclass

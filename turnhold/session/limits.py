@@ -70,7 +70,7 @@ RUN_EVENTS = 51_200  # Temporal ends a workflow there
 RUN_BYTES = 50 * MIB  # likewise
 RUN_SIGNALS = 10_000  # past it Temporal refuses every signal, a cancel too
 ROLL_OVER_EVENTS = 1_000  # then the next run begins: a worker that meets a run anew replays it all
-BUSY_EVENTS = 8_000  # without a worker; a signal is one event, and controls need the rest
+BUSY_EVENTS = 3_000  # without a worker; it then has to take them all in one task of five seconds
 
 # --- the state: what a run carries into the next, one payload of at most 2 MiB -----------------------
 CARRIED_BYTES = 1 * MIB  # all of it; a run is not left while there is more (the store is behind)
