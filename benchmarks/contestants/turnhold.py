@@ -56,7 +56,16 @@ class Turnhold:
         return session
 
     async def end(self, session: str) -> None:
+        """Its last work is done then: else the next round would be measured beside it."""
         await self.client.cancel(session)
+        async with asyncio.timeout(_PATIENCE):
+            while True:
+                try:
+                    if (await self.client.session(session)).status == "closed":
+                        return
+                except Problem as problem:
+                    await self._put_off(problem)
+                await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _enqueued(self, session: str) -> ReceiptView:
         receipt = await self.client.enqueue(session, "hi")

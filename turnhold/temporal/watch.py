@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 
 QUICK_SECONDS = 0.01  # after a command or a Turn's step, when more is about to follow …
 FAST_SECONDS = 0.05  # … or after output: the host gathers what follows for longer than this …
-SLOW_SECONDS = 0.5  # … growing to this while a Turn runs: an event is late by a seventh of the silence before
-GROWTH = 1.15
+SLOW_SECONDS = 0.5  # … growing to this while a Turn runs: an event is late by a tenth of the silence before
+GROWTH = 1.1
 SILENT_SECONDS = 0.25  # from then on it is read only when something has happened
 BREATH = 2.0  # … and never less than so many times what a read takes: a busy system is read less often
 IDLE_SECONDS = 5.0
