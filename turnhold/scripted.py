@@ -79,6 +79,8 @@ class Script:
         done = asyncio.Event()
 
         async def hear(message: Message) -> None:
+            if message.text == "leave":
+                done.set()
             await asyncio.sleep(pause)
             if message.text.startswith("reject"):
                 raise MessageRejected(message.text)

@@ -144,11 +144,11 @@ async def test_s32_what_a_handler_raises_rejects_that_message_alone(client: Clie
 
 
 async def test_s33_who_returns_finishes_what_has_started_and_no_more(client: Client) -> None:
-    session_id, turn_id = await listening(client, "listen-slow 1 0.8\nreturn 1")
-    for text in ("one", "two", "three"):
+    session_id, turn_id = await listening(client, "listen-slow 60 3\nreturn 1")
+    for text in ("one", "leave", "three"):
         await client.send(session_id, turn_id, text)
     turn = await settled(client, session_id, turn_id)
-    assert (turn.status, turn.result, output(turn)) == ("completed", 1, "heard: one\nheard: two\n")
+    assert (turn.status, turn.result, output(turn)) == ("completed", 1, "heard: one\nheard: leave\n")
     messages = list(fates(await timeline(client, session_id)).values())
     assert ["delivered" in message for message in messages] == [True, True, False]
     assert messages[2]["rejected"]["reason"] == "turn_settling"
