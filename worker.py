@@ -61,7 +61,7 @@ _DEADLOCK_SECONDS = TASK_SECONDS - 0.5  # as long as a task may take at all
 _WAIT_LOOK_SECONDS = 2.0  # a Turn may wait for a hundred others
 _EXIT_SECONDS = 14.0  # after the grace the process is gone by then, whatever does not answer
 _COMPLETION_GRACE = timedelta(seconds=5)
-_SEALED_AT_ONCE = 20
+_UNVERSIONED_AT_ONCE = 20
 _STORE_CACHE_BYTES = 8 * limits.MIB
 _HEARTBEAT = timedelta(seconds=limits.HEARTBEAT_SECONDS)
 
@@ -129,7 +129,7 @@ async def _store(settings: Settings) -> Store:
 
 
 class _Workers:
-    """The SDK's workers of this process: Sessions, their sealing, starts of Processes, this host's queue."""
+    """The SDK's workers of this process: of the shared queue, the unversioned one, and this host's own."""
 
     def __init__(
         self, settings: Settings, client: Client, store: Store, agents: dict[str, AgentDefinition]
@@ -153,18 +153,17 @@ class _Workers:
             max_processes=settings.max_processes,
         )
         self._slots = ProcessSlots(self._host)
-        self._calls = HostActivities(self._host, self._slots)
+        self._calls = HostActivities(self._host)
         hosting, workflow = "host" in settings.roles, "workflow" in settings.roles
-        self._sessions = self._sessions_worker(client) if workflow else None
-        self._sealing = self._sealing_worker(client, store) if workflow else None
-        self._starts = self._starts_worker(client) if hosting else None
+        self._shared = self._shared_worker(client, workflow=workflow, hosting=hosting)
+        self._unversioned = self._unversioned_worker(client, store) if workflow else None
         self._hosting = self._hosting_worker(client) if hosting else None
 
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> None:
-        parts = [w for w in (self._starts, self._hosting, self._sessions, self._sealing) if w is not None]
+        parts = [w for w in (self._shared, self._unversioned, self._hosting) if w is not None]
         running = [asyncio.create_task(part.run()) for part in parts]
         tending = [asyncio.create_task(self._host.tend()), asyncio.create_task(self._tell_standing())]
-        if self._sealing is not None:
+        if self._unversioned is not None:
             tending.append(asyncio.create_task(self._sweeper.run()))
         reasons = [asyncio.create_task(event.wait()) for event in (stop, self._host.exhausted)]
         log.info(
@@ -175,12 +174,11 @@ class _Workers:
             await asyncio.wait([*running, *reasons], return_when=asyncio.FIRST_COMPLETED)
             if not any(task.done() for task in running):
                 log.info("worker stops; running Turns have %g s", self._settings.grace)
-                await _shut_down(self._starts)
                 await self._host.drain(self._settings.grace, hurry)
         finally:
-            await _shut_down(self._starts, self._hosting)
-            await asyncio.sleep(_LAST_TASKS_SECONDS if self._sessions and self._hosting else 0)
-            await _shut_down(self._sessions, self._sealing)
+            await _shut_down(self._hosting)
+            await asyncio.sleep(_LAST_TASKS_SECONDS if self._unversioned and self._hosting else 0)
+            await _shut_down(self._shared, self._unversioned)
             ended = await asyncio.gather(*running, return_exceptions=True)
             for task in (*reasons, *tending):
                 task.cancel()
@@ -195,47 +193,40 @@ class _Workers:
             raise WorkerError("too many handlers ignored their stop; start this worker again", exit_code=1)
         log.info("worker stopped")
 
-    def _sessions_worker(self, client: Client) -> Worker:
+    def _shared_worker(self, client: Client, *, workflow: bool, hosting: bool) -> Worker:
+        """Sessions, and starts of Processes: one worker, so that a Session's own may start its Process
+        without a detour. It asks for starts only while there is room; while it drains Sessions go on.
+        """
         worker = Worker(
             client,
             task_queue=self._settings.task_queue,
-            workflows=[Session],
-            activities=[*self._calls.at_hand, *SessionActivities(self._gateway).local],
-            no_remote_activities=True,
-            max_cached_workflows=self._settings.cached_sessions,
-            max_concurrent_workflow_tasks=SESSION_TASKS,
-            sticky_queue_schedule_to_start_timeout=_STICKY,
-            **self._versioning(),
-        )
-        _allow_long_tasks(worker)
-        return worker
-
-    def _sealing_worker(self, client: Client, store: Store) -> Worker:
-        """Never versioned: what is written is for every version to read."""
-        return Worker(
-            client,
-            task_queue=names.store_queue(self._settings.task_queue),
-            activities=SealActivities(store).all,
-            max_concurrent_activities=_SEALED_AT_ONCE,
-            max_concurrent_activity_task_polls=2,
-            graceful_shutdown_timeout=_COMPLETION_GRACE,
-        )
-
-    def _starts_worker(self, client: Client) -> Worker:
-        """Polls for new Processes only while there is room; beside it Sessions go on while it drains."""
-        return Worker(
-            client,
-            task_queue=self._settings.task_queue,
-            activities=self._calls.starting,
+            workflows=[Session] if workflow else [],
+            activities=self._calls.starting if hosting else [],
             tuner=WorkerTuner.create_composite(
-                workflow_supplier=FixedSizeSlotSupplier(1),
+                workflow_supplier=FixedSizeSlotSupplier(SESSION_TASKS),
                 activity_supplier=self._slots,
                 local_activity_supplier=FixedSizeSlotSupplier(1),
                 nexus_supplier=FixedSizeSlotSupplier(1),
             ),
+            max_cached_workflows=self._settings.cached_sessions,
+            sticky_queue_schedule_to_start_timeout=_STICKY,
             max_concurrent_activity_task_polls=2,
             max_heartbeat_throttle_interval=_HEARTBEAT,
             **self._versioning(),
+        )
+        if workflow:
+            _allow_long_tasks(worker)
+        return worker
+
+    def _unversioned_worker(self, client: Client, store: Store) -> Worker:
+        """Never versioned: what is written is for every version to read."""
+        return Worker(
+            client,
+            task_queue=names.unversioned_queue(self._settings.task_queue),
+            activities=[*SealActivities(store).all, *SessionActivities(self._gateway).all],
+            max_concurrent_activities=_UNVERSIONED_AT_ONCE,
+            max_concurrent_activity_task_polls=2,
+            graceful_shutdown_timeout=_COMPLETION_GRACE,
         )
 
     def _hosting_worker(self, client: Client) -> Worker:

@@ -10,7 +10,6 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from activities.host import Host
-from activities.slots import ProcessSlots
 from activities.waiting import GivenUp, ProcessUnknown, Superseded
 from turnhold.session import limits
 from turnhold.session.hosting import (
@@ -29,15 +28,10 @@ from turnhold.temporal import names
 
 
 class HostActivities:
-    """`at_hand` is for workflow tasks, `starting` for the shared queue, `hosting` for the host's own."""
+    """`starting` is for the queue that Sessions and hosts share, `hosting` for the host's own."""
 
-    def __init__(self, host: Host, slots: ProcessSlots) -> None:
+    def __init__(self, host: Host) -> None:
         self._host = host
-        self._slots = slots
-
-    @property
-    def at_hand(self) -> list[Callable[..., Any]]:
-        return [self.start_process_here]
 
     @property
     def starting(self) -> list[Callable[..., Any]]:
@@ -58,11 +52,6 @@ class HostActivities:
     async def start_process(self, call: StartProcessCall) -> StartProcessResult:
         async with _heartbeating():
             return await self._host.start_process(call, late=_late())
-
-    @activity.defn(name=names.START_PROCESS_HERE)
-    async def start_process_here(self, call: StartProcessCall) -> StartProcessResult | None:
-        with self._slots.spare() as room:
-            return await self._host.start_at_once(call) if room else None
 
     @activity.defn(name=names.RUN_TURN)
     async def run_turn(self, call: RunTurnCall) -> TurnOutcome:

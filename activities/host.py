@@ -66,8 +66,8 @@ class Host:
 
     @property
     def occupied(self) -> int:
-        """Slots taken by Processes whose start is over."""
-        return sum(process.status in ("live", "leaving") for process in self._processes.values())
+        """Slots taken by Processes whose start is over. Asked for on any thread."""
+        return sum(process.status in ("live", "leaving") for process in list(self._processes.values()))
 
     # --- calls ----------------------------------------------------------------------------------
 
@@ -104,19 +104,6 @@ class Host:
             raise ProcessUnknown
         log.warning(failure, exc_info=process.init_error, extra=process.ids)
         return StartProcessResult(status="init_failed", deployment=self._deployment, detail=failure)
-
-    async def start_at_once(self, call: StartProcessCall) -> StartProcessResult | None:
-        """Start the Process if nothing can delay it: this host knows its Agent, which has no `init`.
-
-        None: it has to be started as any other.
-        """
-        definition = self._agents.get(call.session.agent)
-        if definition is None or definition.init_hook is not None:
-            return None
-        try:
-            return await self.start_process(call)
-        except ProcessUnknown:
-            return None
 
     async def run_turn(self, call: RunTurnCall, *, late: bool = False) -> TurnOutcome:
         """Begin this Turn or attach to it, and wait for its outcome (S-13).

@@ -1,4 +1,4 @@
-"""What a Session asks of Temporal about other Sessions: local activities of its own worker."""
+"""What a Session asks of Temporal about other Sessions."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,13 +12,13 @@ from turnhold.temporal.gateway import Gateway
 
 
 class SessionActivities:
-    """Run beside the workflow, on no task queue: where it goes on, they are."""
+    """For the queue that every worker of Sessions serves: where a Session goes on, they are."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
     @property
-    def local(self) -> list[Callable[..., Any]]:
+    def all(self) -> list[Callable[..., Any]]:
         return [self.start_session, self.made_by, self.ended_sessions]
 
     @activity.defn(name=names.START_SESSION)

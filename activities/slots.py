@@ -1,8 +1,7 @@
 """Process slots: a host asks for new Processes only while it has room for one."""
 
 import asyncio
-from collections.abc import Generator
-from contextlib import contextmanager
+import threading
 
 from temporalio.worker import (
     CustomSlotSupplier,
@@ -25,28 +24,25 @@ class ProcessSlots(CustomSlotSupplier):
     def __init__(self, host: Host) -> None:
         self._host = host
         self._loop = asyncio.get_running_loop()
+        self._taking = threading.Lock()
         self._permits = 0
         self._changed = asyncio.Event()
         host.on_change = self._changed.set
 
-    @contextmanager
-    def spare(self) -> Generator[bool]:
-        """A permit, if there is one, for a start that does not come from the queue."""
-        permit = self._try_reserve()
-        try:
-            yield permit is not None
-        finally:
-            if permit is not None:
-                self._release()
-
     async def reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit:
-        while (permit := self._try_reserve()) is None:
+        while (permit := self.try_reserve_slot(ctx)) is None:
             self._changed.clear()
             await self._changed.wait()
         return permit
 
     def try_reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit | None:
-        return None  # for eager tasks, which a queue of hosts does not use
+        """Also called on a thread of the SDK's, where a Session's own worker may start its Process."""
+        host = self._host
+        with self._taking:
+            if host.draining or self._permits + host.occupied >= host.max_processes:
+                return None
+            self._permits += 1
+        return SlotPermit()
 
     def mark_slot_used(self, ctx: SlotMarkUsedContext) -> None:
         pass
@@ -55,13 +51,7 @@ class ProcessSlots(CustomSlotSupplier):
         """Called on a thread of the SDK's."""
         self._loop.call_soon_threadsafe(self._release)
 
-    def _try_reserve(self) -> SlotPermit | None:
-        host = self._host
-        if host.draining or self._permits + host.occupied >= host.max_processes:
-            return None
-        self._permits += 1
-        return SlotPermit()
-
     def _release(self) -> None:
-        self._permits -= 1
+        with self._taking:
+            self._permits -= 1
         self._changed.set()

@@ -25,7 +25,6 @@ _UNTIL_HEARD = RetryPolicy(
     initial_interval=timedelta(milliseconds=100), maximum_interval=timedelta(seconds=5)
 )
 _WORD = timedelta(seconds=5)  # a host takes note at once: longer, and its task is lost
-_HERE = timedelta(seconds=2)
 _MARGIN = 30.0  # beyond what the host itself allows: only a host that hangs gets here
 
 
@@ -52,7 +51,7 @@ async def execute(state: SessionState, step: Step) -> Any:
     match step:
         case steps.StartProcess():
             call = calls.start_process(state, step)
-            return await _started_here(call) or await workflow.execute_activity(
+            return await workflow.execute_activity(
                 names.START_PROCESS,
                 call,
                 result_type=hosting.StartProcessResult,
@@ -103,17 +102,6 @@ async def execute(state: SessionState, step: Step) -> Any:
             return await _store(names.FETCH, calls.fetch(state, step), summary, Fetched)
 
 
-async def _started_here(call: hosting.StartProcessCall) -> hosting.StartProcessResult | None:
-    """The Process, where the worker of this very task can start it at once: no task goes to a queue."""
-    return await workflow.execute_local_activity(
-        names.START_PROCESS_HERE,
-        call,
-        result_type=hosting.StartProcessResult | None,  # type: ignore[arg-type]
-        start_to_close_timeout=_HERE,
-        retry_policy=_ONCE,
-    )
-
-
 async def _control(name: str, call: Any, queue: str, summary: str, patience: float = 0.0) -> None:
     """A call that returns as soon as the host has taken note; tried again, since it is idempotent."""
     await workflow.execute_activity(
@@ -145,7 +133,7 @@ async def _store(name: str, call: Any, summary: str, result: type | None = None)
         name,
         call,
         result_type=result,
-        task_queue=names.store_queue(workflow.info().task_queue),
+        task_queue=names.unversioned_queue(workflow.info().task_queue),
         start_to_close_timeout=_STORE,
         retry_policy=_UNTIL_DONE,
         summary=summary,

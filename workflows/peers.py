@@ -1,8 +1,7 @@
 """Steps towards other Sessions: starting one, telling one, looking whether one is still there.
 
 An owned Session is a child workflow that outlives any run of its owner, and is found again by its
-ID. What Temporal alone can tell is asked by local activities: they need no task queue, and leave
-one event.
+ID. What Temporal alone can tell is asked by activities of any worker of Sessions.
 """
 
 import asyncio
@@ -99,6 +98,11 @@ async def look(machine: Machine, step: steps.LookForOwned | steps.LookForOwner) 
 
 
 async def _ask(name: str, call: Any, result: type[Any], retry: RetryPolicy) -> Any:
-    return await workflow.execute_local_activity(
-        name, call, result_type=result, start_to_close_timeout=_CALL, retry_policy=retry
+    return await workflow.execute_activity(
+        name,
+        call,
+        task_queue=names.unversioned_queue(workflow.info().task_queue),
+        result_type=result,
+        start_to_close_timeout=_CALL,
+        retry_policy=retry,
     )

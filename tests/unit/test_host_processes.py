@@ -9,7 +9,6 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from activities.calls import HostActivities
-from activities.slots import ProcessSlots
 from activities.waiting import GivenUp, ProcessUnknown
 from tests.harness import poll
 from tests.unit.hosting import (
@@ -247,7 +246,7 @@ async def test_s12_s13_a_turn_that_had_begun_is_never_said_not_to_have():
     """Given up before its outcome could be told: `process_gone` would run it a second time."""
     host = make_host(script)
     await host.start_process(start_call("script"))
-    calls = HostActivities(host, ProcessSlots(host))
+    calls = HostActivities(host)
     run_turn = next(call for call in calls.hosting if call.__name__ == "run_turn")
     waiting = asyncio.create_task(ActivityEnvironment().run(run_turn, turn_call("sleep 60")))
     await asyncio.sleep(0.05)

@@ -279,9 +279,9 @@ class SessionMachine(RuleBasedStateMachine):
         machine, now = self.world.machine, self.world.now
         match step:
             case steps.StartProcess():
-                status = data.draw(st.sampled_from(["started"] * 4 + ["init_failed", "lost"]))
-                if status == "lost":
-                    machine.step_failed(step.id, "suspected", now)
+                status = data.draw(st.sampled_from(["started"] * 4 + ["init_failed", "suspected", "refused"]))
+                if status in ("suspected", "refused"):
+                    machine.step_failed(step.id, status, now)
                 else:
                     result = {"status": status, "queue": "host", "deployment": "unversioned"}
                     machine.process_started(step.id, hosting.StartProcessResult.model_validate(result), now)

@@ -245,6 +245,17 @@ def test_s22_a_host_lost_during_init_is_not_counted() -> None:
     assert world.statuses() == ["running"]
 
 
+def test_s25_a_start_that_a_leaving_host_refuses_goes_to_another_at_once() -> None:
+    world = World("work")
+    world.lose("refused", steps.StartProcess)
+    assert world.step(steps.StartProcess).epoch == 2
+    world.start()
+    assert world.statuses() == ["running"]
+    assert world.state.process.failures == 0
+    (began,) = [event for event in world.events if event.kind == "session.process_started"]
+    assert began.data["recovery"] == {"kind": "initial"}, "nothing was lost"
+
+
 def test_s23_the_third_failure_in_a_row_holds() -> None:
     world = World("work")
     for pause in (1, 2, 0):

@@ -104,6 +104,8 @@ def _line(command: WorkflowCommand) -> str | None:
 
 def _activity(body: Any) -> str:
     queue = "own queue" if body.task_queue.startswith("host-") else "shared queue"
+    if body.task_queue.endswith("-unversioned"):
+        queue = "unversioned queue"
     limits = {
         "schedule_to_close": body.schedule_to_close_timeout,
         "schedule_to_start": body.schedule_to_start_timeout,
@@ -112,13 +114,6 @@ def _activity(body: Any) -> str:
     }
     waits = ", ".join(f"{name} {_seconds(value)}" for name, value in limits.items() if value.ToNanoseconds())
     return f"{body.activity_type} on the {queue}, {waits}, attempts {body.retry_policy.maximum_attempts};"
-
-
-def _local_activity(body: Any) -> str:
-    return (
-        f"{body.activity_type}, start_to_close {_seconds(body.start_to_close_timeout)}, "
-        f"attempts {body.retry_policy.maximum_attempts}"
-    )
 
 
 def _child(body: Any) -> str:
@@ -136,7 +131,6 @@ def _seconds(duration: Duration) -> str:
 
 _DESCRIBED: dict[str, Callable[[Any], str]] = {
     "schedule_activity": _activity,
-    "schedule_local_activity": _local_activity,
     "start_child_workflow_execution": _child,
     "signal_external_workflow_execution": lambda body: body.signal_name,
     "start_timer": lambda body: f"{_seconds(body.start_to_fire_timeout)};",

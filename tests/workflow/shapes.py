@@ -48,16 +48,6 @@ async def idle(client: Client, queue: str, _host: StubHost) -> Handle:
     return handle
 
 
-async def at_hand(client: Client, queue: str, host: StubHost) -> Handle:
-    """Its Process is started by the worker of its first task; a Turn, and another."""
-    host.at_hand = True
-    handle = await start(client, queue, "one")
-    await until_idle(handle)
-    await handle.signal("enqueue", {"input": "two"})
-    await until_idle(handle)
-    return handle
-
-
 async def conversation(client: Client, queue: str, host: StubHost) -> Handle:
     """Completed, failed and completed again, by signals from the API and by hand; then closed."""
 
@@ -290,7 +280,7 @@ async def set_aside(client: Client, queue: str, _host: StubHost) -> Handle:
 
 async def moved(client: Client, queue: str, _host: StubHost) -> Handle:
     """Moved from one version of the workers to another: the run that leaves."""
-    shop = Shop(client, queue, sealing=True)
+    shop = Shop(client, queue, served=True)
     async with shop.worker("1", StubHost()), shop.worker("2", StubHost()):
         await shop.promote("1")
         handle = await start(client, queue, "one")
@@ -305,7 +295,7 @@ SHAPES: dict[str, Shape] = {
     shape.__name__: shape
     for shape in (
         *(idle, conversation, held, died, lost, hibernated, continued, cancelled, interrupted),
-        *(streaming, people, attached, set_aside, moved, at_hand, owning, owned),
+        *(streaming, people, attached, set_aside, moved, owning, owned),
     )
 }
 

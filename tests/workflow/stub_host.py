@@ -54,14 +54,11 @@ def completes(call: hosting.RunTurnCall) -> dict[str, Any]:
 class StubHost:
     """Answers every call at once; `init_fails` counts down, `turn` says how a Turn ends.
 
-    `at_hand`: the worker of a workflow task can start a Process at once, without a queue.
-
     `faults` are what becomes of the first calls of `run_turn`: `refused`, or `unheard` of.
     """
 
     def __init__(self, turn: Ended = completes) -> None:
         self.turn = turn
-        self.at_hand = False
         self.init_fails = 0
         self.faults: list[str] = []
         self.epochs: list[int] = []
@@ -71,10 +68,6 @@ class StubHost:
         self.queue = f"host-{uuid.uuid4()}"
         self._stops: dict[str, asyncio.Event] = {}
         self._answers = asyncio.Event()
-
-    @activity.defn(name=names.START_PROCESS_HERE)
-    async def start_process_here(self, call: hosting.StartProcessCall) -> hosting.StartProcessResult | None:
-        return await self.start_process(call) if self.at_hand else None
 
     @activity.defn(name=names.START_PROCESS)
     async def start_process(self, call: hosting.StartProcessCall) -> hosting.StartProcessResult:
@@ -172,17 +165,14 @@ class StubHost:
 
     @asynccontextmanager
     async def serve(
-        self, client: Client, task_queue: str, *, seals: bool = True, **options: Any
+        self, client: Client, task_queue: str, *, unversioned: bool = True, **options: Any
     ) -> AsyncIterator[None]:
-        """A worker of Sessions, a host, and one of a process's that `seals`, until the block ends."""
+        """What a worker process runs, until the block ends; the `unversioned` queue once in a process."""
         sessions = Worker(
             client,
             task_queue=task_queue,
             workflows=[Session],
-            activities=[
-                *(self.start_process, self.start_process_here),
-                *SessionActivities(Gateway(client, task_queue)).local,
-            ],
+            activities=[self.start_process],
             **options,
         )
         host = Worker(
@@ -193,12 +183,18 @@ class StubHost:
                 *(self.deliver_message, self.answer_ask, self.find_turn),
             ],
         )
-        sealing = names.store_queue(task_queue)
         async with AsyncExitStack() as running:
             await running.enter_async_context(sessions)
             await running.enter_async_context(host)
-            if seals:
-                worker = Worker(client, task_queue=sealing, activities=SealActivities(STORE).all)
+            if unversioned:
+                worker = Worker(
+                    client,
+                    task_queue=names.unversioned_queue(task_queue),
+                    activities=[
+                        *SessionActivities(Gateway(client, task_queue)).all,
+                        *SealActivities(STORE).all,
+                    ],
+                )
                 await running.enter_async_context(worker)
             yield
 

@@ -46,6 +46,12 @@ def test_every_shape_is_recorded() -> None:
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+def test_a_session_uses_nothing_that_replays_differently(path: Path) -> None:
+    """No local activities, which leave markers: see decision 14."""
+    assert "MARKER_RECORDED" not in path.read_text()
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
 async def test_a_recorded_session_replays(path: Path) -> None:
     await Replayer(workflows=[Session], plugins=[PLUGIN]).replay_workflow(recorded(path))
 

@@ -3,11 +3,14 @@
 import asyncio
 
 from temporalio.client import Client
+from temporalio.worker import Replayer
 
 from tests.harness import poll
 from tests.workflow.stub_host import LISTENS, WAITS, StubHost, events, read, start, until_idle
 from turnhold.session.values import text_of
 from turnhold.session.views import AsksRequest, AskView, EventView, TurnsRequest
+from turnhold.temporal.plugin import PLUGIN
+from workflows.session import Session
 
 
 async def test_s10_s80_a_session_continues_as_new_and_loses_nothing(real: Client, task_queue: str) -> None:
@@ -76,6 +79,16 @@ async def test_s80_what_a_reader_has_seen_stays(real: Client, task_queue: str) -
         assert every[: len(seen)] == seen
         said = [e.data["content"][0]["text"] for e in every if e.kind == "turn.output"]  # type: ignore[index]
         assert said == [str(number) for number in range(30)]
+    assert await replayed_runs(real, handle.id) > 5
+
+
+async def replayed_runs(client: Client, session_id: str) -> int:
+    """How many runs a Session has had. What a worker decided live, another one decides in a replay (S-80)."""
+    rows = [row async for row in client.list_workflows(f"WorkflowId = '{session_id}'")]
+    for row in rows:
+        history = await client.get_workflow_handle(session_id, run_id=row.run_id).fetch_history()
+        await Replayer(workflows=[Session], plugins=[PLUGIN]).replay_workflow(history)
+    return len(rows)
 
 
 async def test_s10_s95_inputs_that_wait_in_the_store_cross_into_later_runs(

@@ -17,14 +17,14 @@ from turnhold.temporal import workers
 class Shop:
     """A worker deployment of its own, whose workers live as long as their block.
 
-    `sealing`: another worker of this process writes to the store already; it may have one.
+    `served`: another worker of this process serves the unversioned queue already; it may have one.
     """
 
-    def __init__(self, client: Client, task_queue: str, *, sealing: bool = False) -> None:
+    def __init__(self, client: Client, task_queue: str, *, served: bool = False) -> None:
         self.name = f"shop-{uuid.uuid4().hex[:8]}"
         self._client = client
         self._task_queue = task_queue
-        self._sealing = sealing
+        self._served = served
 
     def worker(self, build: str, host: StubHost) -> AbstractAsyncContextManager[None]:
         config = WorkerDeploymentConfig(
@@ -32,8 +32,8 @@ class Shop:
             use_worker_versioning=True,
             default_versioning_behavior=VersioningBehavior.PINNED,
         )
-        seals, self._sealing = not self._sealing, True
-        return host.serve(self._client, self._task_queue, seals=seals, deployment_config=config)
+        first, self._served = not self._served, True
+        return host.serve(self._client, self._task_queue, unversioned=first, deployment_config=config)
 
     async def promote(self, build: str) -> None:
         """Make it current, as soon as its worker is known, and wait until the task queue knows."""

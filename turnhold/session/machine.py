@@ -220,6 +220,8 @@ class Machine:
 
         def fact(tx: Transaction) -> None:
             match tx.finish(step_id), how:
+                case steps.StartProcess() as step, "refused":
+                    processes.start_refused(tx, step)
                 case steps.StartProcess() as step, _:
                     processes.lost_while_starting(tx, step)
                 case steps.RunTurn() as step, "not_taken" | "refused":

@@ -57,6 +57,13 @@ def lost_while_starting(tx: Transaction, step: steps.StartProcess) -> None:
         tx.change_process(retry_at=tx.now + timedelta(seconds=limits.BACKOFF_SECONDS[0]))
 
 
+def start_refused(tx: Transaction, step: steps.StartProcess) -> None:
+    """A host that is leaving had asked for a start: nothing has begun, and another takes it (S-25)."""
+    process = tx.state.process
+    if process.epoch == step.epoch and process.status == "starting":
+        tx.change_process(status="none", since=tx.now)
+
+
 def fail(tx: Transaction, reason: str, detail: str, *, at_once: bool = False) -> None:
     """A counted failure (S-21): a back-off, and with the third in a row a hold (S-23)."""
     state = tx.state

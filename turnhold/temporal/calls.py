@@ -100,9 +100,6 @@ class Calls:
                         raise failures.session_not_found(session_id) from error
                     if failures.is_late(error):
                         break
-                    if "TMPRL1100" in error.message:  # a run that has just ended, replayed for this query
-                        await asyncio.sleep(_LEAVING_SECONDS)
-                        continue
                     if error.status == RPCStatusCode.INVALID_ARGUMENT:
                         raise RuntimeError(f"query of {session_id} failed: {error.message}") from error
                 clock.note(error, session_id)

@@ -9,7 +9,6 @@ SIGNAL_OWNER_STATE = "owner_state"
 SIGNAL_OWNED = "owned"
 
 START_PROCESS = "start_process"
-START_PROCESS_HERE = "start_process_here"
 RUN_TURN = "run_turn"
 STOP_TURN = "stop_turn"
 STOP_PROCESS = "stop_process"
@@ -39,9 +38,9 @@ def host_queue(task_queue: str, host_id: str) -> str:
     return f"{task_queue}-host-{host_id}"
 
 
-def store_queue(task_queue: str) -> str:
-    """The task queue of what writes to the store: any worker of Sessions does, of whatever version."""
-    return f"{task_queue}-store"
+def unversioned_queue(task_queue: str) -> str:
+    """The task queue of what any worker of Sessions does, of whatever version: the store, other Sessions."""
+    return f"{task_queue}-unversioned"
 
 
 def folder_of(session_id: str, first_run_id: str) -> str:

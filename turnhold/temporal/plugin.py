@@ -48,7 +48,8 @@ DATA_CONVERTER = DataConverter(payload_converter_class=PayloadConverter)
 
 RESTRICTIONS = SandboxRestrictions.default.with_passthrough_modules(
     *("turnhold", "annotated_types", "typing_extensions", "typing_inspection"),
-    *("workflows.activities", "workflows.display", "workflows.incoming"),
+    *("workflows.activities", "workflows.display", "workflows.incoming", "workflows.metrics"),
+    "workflows.peers",
 )
 """The sandbox stays on for the workflow itself; what it imports is pure, and loaded once.
 
