@@ -12,6 +12,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
+from pydantic import ValidationError
 from temporalio import workflow
 from temporalio.common import RawValue
 from temporalio.exceptions import (
@@ -22,18 +23,15 @@ from temporalio.exceptions import (
     TimeoutType,
 )
 
-with workflow.unsafe.imports_passed_through():
-    from pydantic import ValidationError
-
-    from turnhold.session import commands, handover, headroom, hosting, limits, steps
-    from turnhold.session import peers as told
-    from turnhold.session.carried import SessionInput
-    from turnhold.session.machine import Machine
-    from turnhold.session.values import Record
-    from turnhold.session.views import ReadRequest, ReadResult
-    from turnhold.temporal import names
-    from workflows import activities, display, metrics, peers
-    from workflows.incoming import Nonsense, command_of
+from turnhold.session import commands, handover, headroom, hosting, limits, steps
+from turnhold.session import peers as told
+from turnhold.session.carried import SessionInput
+from turnhold.session.machine import Machine
+from turnhold.session.values import Record
+from turnhold.session.views import ReadRequest, ReadResult
+from turnhold.temporal import names
+from workflows import activities, display, metrics, peers
+from workflows.incoming import Nonsense, command_of
 
 _Said = TypeVar("_Said", bound=Record)
 _MOVE = workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE

@@ -18,10 +18,15 @@ from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_commands import WorkflowCommand
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.client import WorkflowHistory
-from temporalio.worker import Replayer, WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
-from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
+from temporalio.worker import (
+    Replayer,
+    UnsandboxedWorkflowRunner,
+    WorkflowInstance,
+    WorkflowInstanceDetails,
+    WorkflowRunner,
+)
 
-from turnhold.temporal.plugin import DATA_CONVERTER, RESTRICTIONS
+from turnhold.temporal.plugin import DATA_CONVERTER
 from workflows.session import Session
 
 
@@ -52,7 +57,7 @@ class _Listening(WorkflowInstance):
 
 class _ListeningRunner(WorkflowRunner):
     def __init__(self) -> None:
-        self._inner = SandboxedWorkflowRunner(restrictions=RESTRICTIONS)
+        self._inner = UnsandboxedWorkflowRunner()
         self.heard: list[WorkflowCommand] = []
 
     def prepare_workflow(self, defn: Any) -> None:

@@ -12,9 +12,7 @@ from temporalio.converter import (
     JSONPlainPayloadConverter,
 )
 from temporalio.plugin import SimplePlugin
-from temporalio.worker.workflow_sandbox import SandboxRestrictions
-
-from turnhold.temporal.runner import SessionRunner
+from temporalio.worker import UnsandboxedWorkflowRunner
 
 
 class CompactJSON(PydanticJSONPlainPayloadConverter):
@@ -46,18 +44,8 @@ class PayloadConverter(CompositePayloadConverter):
 
 DATA_CONVERTER = DataConverter(payload_converter_class=PayloadConverter)
 
-RESTRICTIONS = SandboxRestrictions.default.with_passthrough_modules(
-    *("turnhold", "annotated_types", "typing_extensions", "typing_inspection"),
-    *("workflows.activities", "workflows.display", "workflows.incoming", "workflows.metrics"),
-    "workflows.peers",
-)
-"""The sandbox stays on for the workflow itself; what it imports is pure, and loaded once.
-
-A module that is not passed through is run anew for every Session that comes into a worker's memory.
-"""
-
 PLUGIN = SimplePlugin(
     "turnhold",
     data_converter=DATA_CONVERTER,
-    workflow_runner=SessionRunner(restrictions=RESTRICTIONS),
+    workflow_runner=UnsandboxedWorkflowRunner(),  # decision 15
 )
