@@ -25,12 +25,13 @@ from turnhold.temporal.terminated import is_terminated
 
 log = logging.getLogger(__name__)
 
-QUICK_SECONDS = 0.01  # after a command or a Turn's step, when more is about to follow …
+QUICK_SECONDS = 0.005  # after a command or a Turn's step, when more is about to follow …
 FAST_SECONDS = 0.05  # … or after output: the host gathers what follows for longer than this …
 SLOW_SECONDS = 0.5  # … growing to this while a Turn runs: an event is late by a tenth of the silence before
 GROWTH = 1.1
 SILENT_SECONDS = 0.25  # from then on it is read only when something has happened
-BREATH = 2.0  # … and never less than so many times what a read takes: a busy system is read less often
+BREATH = 2.0  # … and never less than so many times what a read takes …
+AT_EASE_SECONDS = 0.02  # … beyond this, in which a system answers that has time: a busy one is read less often
 IDLE_SECONDS = 5.0
 TOGETHER_SECONDS = 0.5  # looks at idle Sessions begin together: that halves what a thousand of them cost
 QUIET_SECONDS = 15.0
@@ -284,7 +285,7 @@ class Feed:
                 pause = FAST_SECONDS if records[-1].kind == "turn.output" else QUICK_SECONDS
             else:
                 pause = QUICK_SECONDS if poked else min(pause * GROWTH, self._slowest)
-            pause = max(pause, (clock() - begun) * BREATH)
+            pause = max(pause, (clock() - begun - AT_EASE_SECONDS) * BREATH)
 
     async def _pause(self, seconds: float) -> bool:
         """Returns when it is time to read: soon while a Turn runs, else once something has happened.
