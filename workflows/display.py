@@ -53,6 +53,7 @@ def show(state: SessionState, before: Shown) -> Shown:
 
     The last activity is written when a Turn has ended and no other one begins, and otherwise at most
     once a minute: an update is an event in the history, and a row to be written that lists search.
+    So the deployment waits for whatever is written next.
     """
     now_shown = shown(state)
     workflow.set_current_details(details(state))
@@ -66,12 +67,14 @@ def show(state: SessionState, before: Shown) -> Shown:
     rests = state.running is None and now_shown.settled > before.settled
     if updates or rests or now_shown.active - before.active >= _QUIET:
         updates.append(creation.LAST_ACTIVITY.value_set(now_shown.active))
-    memo_changes = now_shown.latest != before.latest
-    if memo_changes:
-        workflow.upsert_memo({names.MEMO_LATEST: now_shown.latest})
+    latest = now_shown.latest
+    if not updates and latest.but(deployment=before.latest.deployment) == before.latest:
+        return before
+    if latest != before.latest:
+        workflow.upsert_memo({names.MEMO_LATEST: latest})
     if updates:
         workflow.upsert_search_attributes(updates)
-    return now_shown if updates or memo_changes else before
+    return now_shown
 
 
 def details(state: SessionState) -> str:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
+from temporalio.common import SearchAttributeKey
 from temporalio.service import RPCError, RPCStatusCode
 
 from turnhold.session.model import SessionStatus
@@ -17,6 +18,7 @@ from turnhold.temporal.calls import CALL_SECONDS, bounded
 from turnhold.temporal.failures import Failure
 
 DEPLOYMENT = "TemporalWorkerDeploymentVersion"
+_DEPLOYMENT = SearchAttributeKey.for_keyword(DEPLOYMENT)
 UNVERSIONED = "unversioned"
 OWNED_ROWS = 1_000
 _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
@@ -194,7 +196,7 @@ async def _row(execution: WorkflowExecution) -> SessionListed | None:
         key=made.key,
         status=status,
         closed_how="terminated" if not running and not clean else latest.closed_how,
-        deployment=latest.deployment,
+        deployment=attributes.get(_DEPLOYMENT) or latest.deployment,
         parent_id=made.parent_id,
         root_id=made.root_id,
         metadata=made.metadata,
